@@ -1,0 +1,209 @@
+//! The effects: everything that a thread asks of the world, and what its clients are shown.
+//!
+//! In: nothing; the fold makes them. Out: the closed enum [`Effect`], one output of the flow for each kind of receiver.
+//! Always: an effect names the record it follows from, so that one which is repeated after a crash is recognised.
+
+use crate::history::{Answered, History, Item};
+use crate::id::{CallId, Number, OutputId, ThreadId};
+use crate::record::{End, FailureClass, Usage};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Something that a thread asks of the world.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Effect {
+    /// Ask the model.
+    Prompt(Prompt),
+    /// Stop asking: answer the prompt with what has been said so far.
+    Cut {
+        /// Whose prompt.
+        thread: ThreadId,
+        /// The prompt's `seen`.
+        seen: Number,
+    },
+    /// Have a tool do a call.
+    Dispatch(Dispatch),
+    /// Tell a tool that nobody waits for a call any more. Best effort; never waited for.
+    Cancel(Dispatch),
+    /// Wake the thread at a time.
+    Arm {
+        /// Whom.
+        thread: ThreadId,
+        /// The sleeping call, which is also the timer's name.
+        call: CallId,
+        /// When.
+        due: Due,
+    },
+    /// Forget a timer.
+    Disarm {
+        /// Whose.
+        thread: ThreadId,
+        /// The sleeping call.
+        call: CallId,
+    },
+    /// Tell the clients.
+    Tell(Output),
+}
+
+/// What is sent to the model, less what is the same for every thread of an agent (system text and tools). A prompt is
+/// answered by exactly one record: a completion or a failure with the same `seen`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prompt {
+    /// Whose prompt.
+    pub thread: ThreadId,
+    /// The last record that the history holds.
+    pub seen: Number,
+    /// What the model sees.
+    pub history: History,
+}
+
+/// A call for a tool. `CallId::effect_id` is its name in the world.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dispatch {
+    /// Whose call.
+    pub thread: ThreadId,
+    /// Which.
+    pub call: CallId,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments, JSON as text, as the model wrote them. Empty text stands for `{}`.
+    pub arguments: String,
+}
+
+/// When a timer is due.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Due {
+    /// At this moment, in milliseconds since the Unix epoch.
+    At(u64),
+    /// At a time on somebody's wall. Which moment that is depends on the time-zone database and is therefore not the
+    /// fold's to say: the timer answers with `Record::Armed`, or with an error result.
+    Wall {
+        /// `YYYY-MM-DD`.
+        date: String,
+        /// `HH:MM` or `HH:MM:SS`.
+        time: String,
+        /// An IANA name such as `Europe/Berlin`.
+        timezone: String,
+    },
+}
+
+/// One numbered thing that clients see of a thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Output {
+    /// Whose.
+    pub thread: ThreadId,
+    /// Its name; clients resume after it.
+    pub id: OutputId,
+    /// When the record was received, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+    /// What is shown.
+    pub shown: Shown,
+}
+
+/// What clients are shown. Everything here follows from records alone; what is shown while a completion streams is a
+/// [`crate::port::Chunk`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Shown {
+    /// A user's message was taken.
+    Message(Arc<Item>),
+    /// The model's turn: the item holds text, reasoning and calls.
+    Turn {
+        /// The turn.
+        item: Arc<Item>,
+        /// Why it ended.
+        end: End,
+        /// What it cost.
+        usage: Usage,
+    },
+    /// A call has its answer.
+    Result(Arc<Item>),
+    /// An event was taken.
+    Event(Arc<Item>),
+    /// The prompt could not be answered.
+    Failure {
+        /// What kind.
+        class: FailureClass,
+        /// What the user is told.
+        message: String,
+    },
+    /// The thread waits; nothing runs until one of these is released.
+    Waiting(Vec<Wait>),
+    /// The thread was stopped.
+    Stopped,
+}
+
+/// What a thread is suspended on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "on", rename_all = "snake_case")]
+pub enum Wait {
+    /// A completion that the model has not ended.
+    Model {
+        /// The last record the prompt has seen.
+        seen: Number,
+    },
+    /// A tool's result.
+    Call {
+        /// The call.
+        call: CallId,
+        /// The tool.
+        name: String,
+        /// When it was made, in milliseconds since the Unix epoch.
+        since_ms: u64,
+        /// Whether the tool has said that it took it over.
+        accepted: bool,
+    },
+    /// A moment, or anything that arrives before.
+    Timer {
+        /// The sleeping call.
+        call: CallId,
+        /// When it was made, in milliseconds since the Unix epoch.
+        since_ms: u64,
+        /// When it is due, in milliseconds since the Unix epoch; unknown until the timer has said.
+        due_ms: Option<u64>,
+    },
+    /// Anything that arrives.
+    Input {
+        /// The sleeping call, or nothing when the model has simply finished.
+        call: Option<CallId>,
+        /// Since when, in milliseconds since the Unix epoch.
+        since_ms: u64,
+    },
+}
+
+/// What became of an input, for its sender.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It is on stable storage and part of the thread.
+    Taken(Number),
+    /// It was already; the number is the first one's.
+    Duplicate(Number),
+    /// It changes nothing, and why.
+    Refused(Refusal),
+}
+
+/// Why an input was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// There is no such thread, and this kind of input does not create one.
+    UnknownThread,
+    /// The thread made no such call.
+    NoSuchCall,
+    /// The thread has too many inputs that the model has not seen; come back later.
+    QueueFull,
+    /// The thread's records are damaged on disk.
+    Damaged,
+}
+
+impl Answered {
+    /// The text of what it says, pieces that are no text left out.
+    pub fn text(&self) -> String {
+        self.content
+            .iter()
+            .filter_map(|piece| match piece {
+                crate::record::Content::Text(text) => Some(text.as_str()),
+                _ => None,
+            })
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+}

@@ -1,0 +1,193 @@
+//! Names: what identifies a thread, a record, a call, a request.
+//!
+//! In: bytes and text from the edge. Out: small copyable values. Always: a name never changes its meaning, its text
+//! form reads back to the same value, and names order the same way everywhere (`Ord` is the order of the bytes).
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The position of a record in its thread, counted from 1. The journal gives it out; it never has a gap.
+pub type Number = u64;
+
+/// Names one conversation: 16 bytes, shown and read as a UUID.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ThreadId([u8; 16]);
+
+impl ThreadId {
+    /// The thread with these bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, in the order in which they are compared and hashed.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Display for ThreadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, byte) in self.0.iter().enumerate() {
+            if matches!(position, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ThreadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text that is not the name it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadId {
+    /// What was expected, in words.
+    pub expected: &'static str,
+}
+
+impl fmt::Display for BadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected {}", self.expected)
+    }
+}
+
+impl std::error::Error for BadId {}
+
+impl FromStr for ThreadId {
+    type Err = BadId;
+
+    /// Reads a hyphenated UUID (RFC 9562, section 4), in either case.
+    fn from_str(text: &str) -> Result<Self, BadId> {
+        let bad = BadId { expected: "a thread id, which is a UUID such as 018f3c2e-5b1a-7c3d-9e4f-0123456789ab" };
+        let text = text.as_bytes();
+        if text.len() != 36 || [8, 13, 18, 23].iter().any(|&at| text[at] != b'-') {
+            return Err(bad);
+        }
+        let mut digits = text.iter().filter(|&&c| c != b'-').map(|&c| (c as char).to_digit(16));
+        let mut bytes = [0; 16];
+        for byte in &mut bytes {
+            let (Some(Some(high)), Some(Some(low))) = (digits.next(), digits.next()) else {
+                return Err(bad);
+            };
+            *byte = (high * 16 + low) as u8;
+        }
+        if digits.next().is_some() { Err(bad) } else { Ok(Self(bytes)) }
+    }
+}
+
+/// The name that a sender gave its input. The same id in the same thread is the same input.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct InputId(pub String);
+
+/// Names one call in its thread: the number of the completion that made it, and its place among that completion's
+/// calls. It follows from the record, so a dispatch that is repeated after a crash has the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CallId {
+    /// The number of the completion's record.
+    pub number: Number,
+    /// The place of the call among the calls of that completion, from 0.
+    pub index: u16,
+}
+
+impl CallId {
+    /// The call's name in the whole world: what a tool is given as the id of its work.
+    pub fn effect_id(&self, thread: ThreadId) -> String {
+        format!("{thread}.{self}")
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.number, self.index)
+    }
+}
+
+impl FromStr for CallId {
+    type Err = BadId;
+
+    fn from_str(text: &str) -> Result<Self, BadId> {
+        let bad = BadId { expected: "a call id, which is a record number and an index such as 4.0" };
+        let Some((number, index)) = text.split_once('.') else {
+            return Err(bad);
+        };
+        match (number.parse(), index.parse()) {
+            (Ok(number), Ok(index)) => Ok(Self { number, index }),
+            _ => Err(bad),
+        }
+    }
+}
+
+/// Names one output of a thread: the record it came from and its place among that record's outputs. Clients resume
+/// after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct OutputId {
+    /// The number of the record.
+    pub number: Number,
+    /// The place among the outputs of that record, from 0.
+    pub index: u16,
+}
+
+impl fmt::Display for OutputId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.number, self.index)
+    }
+}
+
+impl FromStr for OutputId {
+    type Err = BadId;
+
+    fn from_str(text: &str) -> Result<Self, BadId> {
+        let CallId { number, index } = text.parse().map_err(|_| BadId {
+            expected: "the id of an output, which is a record number and an index such as 7.1",
+        })?;
+        Ok(Self { number, index })
+    }
+}
+
+/// Names the request that somebody holds open for an answer: which gateway, and which of its requests. It lives only
+/// as long as the process that made it and is never journaled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Ticket {
+    /// The gateway's number in its cluster; 0 in one process.
+    pub gateway: u32,
+    /// The request's number at that gateway.
+    pub request: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back_what_they_show() {
+        let id = ThreadId::from_bytes(*b"\x01\x8f\x3c\x2e\x5b\x1a\x7c\x3d\x9e\x4f\x01\x23\x45\x67\x89\xab");
+        assert_eq!(id.to_string(), "018f3c2e-5b1a-7c3d-9e4f-0123456789ab");
+        assert_eq!(id.to_string().parse(), Ok(id));
+        let call = CallId { number: 12, index: 3 };
+        assert_eq!(call.to_string().parse(), Ok(call));
+        assert_eq!(call.effect_id(id), "018f3c2e-5b1a-7c3d-9e4f-0123456789ab.12.3");
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        for text in [
+            "",
+            "abc",
+            "018f3c2e-5b1a-7c3d-9e4f-0123456789a",
+            "018f3c2e-5b1a-7c3d-9e4f-0123456789ag",
+            "018f3c2e05b1a-7c3d-9e4f-0123456789ab",
+            "-18f3c2e-5b1a-7c3d-9e4f-0123456789ab",
+        ] {
+            assert!(text.parse::<ThreadId>().is_err(), "{text}");
+        }
+        for text in ["", "1", "1.", ".1", "a.0", "1.70000", "-1.0"] {
+            assert!(text.parse::<CallId>().is_err(), "{text}");
+        }
+    }
+}

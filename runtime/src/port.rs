@@ -1,0 +1,200 @@
+//! The ports: what crosses between the flow and each adapter.
+//!
+//! In and out: each adapter is a pair of a stream and a sink, and these are their items; the same in one process, in a
+//! cluster (where an adapter is a Hydro sidecar) and in the simulator. Always: plain data that can be written down.
+
+use crate::effect::{Dispatch, Due, Outcome, Output, Prompt};
+use crate::id::{CallId, Number, OutputId, ThreadId, Ticket};
+use crate::record::{Arrival, Committed};
+use serde::{Deserialize, Serialize};
+
+/// What the journal is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToJournal {
+    /// Append these together. Answered by [`FromJournal::Committed`] in the same order once they are on stable storage.
+    Append(Vec<Arrival>),
+    /// Read a thread's records with numbers below `before`. Answered by one [`FromJournal::Recalled`].
+    Recall {
+        /// Which thread.
+        thread: ThreadId,
+        /// The number of the first record that is not wanted; all are when it is `Number::MAX`.
+        before: Number,
+    },
+    /// The thread has left memory: nothing of it is in flight. A hint for the next start; not synced on its own.
+    Rest(Rest),
+    /// Answer a question about what is durable. Answered by [`FromJournal::Reply`].
+    Query(Ticket, Query),
+}
+
+/// What a thread that has left memory waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rest {
+    /// Which thread.
+    pub thread: ThreadId,
+    /// The last record applied when it left. If later ones exist, the hint is void.
+    pub through: Number,
+    /// Its timers: the sleeping calls and when they are due, in milliseconds since the Unix epoch.
+    pub timers: Vec<(CallId, u64)>,
+}
+
+/// What the journal answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromJournal {
+    /// These are on stable storage.
+    Committed(Vec<Committed>),
+    /// This was not appended: a first record that may not be one, or a thread whose records are damaged.
+    Refused(Arrival, crate::effect::Refusal),
+    /// A thread's records, oldest first.
+    Recalled {
+        /// Which thread.
+        thread: ThreadId,
+        /// Its records; or damage, in words, in which case the thread is refused.
+        records: Result<Vec<Committed>, String>,
+    },
+    /// At a start: this thread had something in flight when the last run ended.
+    Wake(ThreadId),
+    /// At a start: this thread rests and has timers.
+    Resting(Rest),
+    /// The answer to a query.
+    Reply(Ticket, Reply),
+}
+
+/// What the model is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToModel {
+    /// Answer this prompt.
+    Prompt(Prompt),
+    /// End this prompt's answer now. One that is unknown or already answered is left alone.
+    Cut {
+        /// Whose prompt.
+        thread: ThreadId,
+        /// The prompt's `seen`.
+        seen: Number,
+    },
+}
+
+/// What the model sends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromModel {
+    /// A piece of a completion that is still streaming. Not journaled.
+    Chunk(Chunk),
+    /// The prompt's one answer: `Record::Completion` or `Record::Failure`.
+    Answer(Arrival),
+}
+
+/// A piece of a completion that is still streaming.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Chunk {
+    /// Whose prompt.
+    pub thread: ThreadId,
+    /// The prompt's `seen`.
+    pub seen: Number,
+    /// The piece.
+    pub part: Part,
+}
+
+/// What a chunk says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Part {
+    /// The model was asked.
+    Started,
+    /// More text.
+    Text(String),
+    /// More reasoning.
+    Reasoning(String),
+    /// What was streamed so far of this prompt is void; it is tried again.
+    Void,
+}
+
+/// What the tools are asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToTool {
+    /// Do this call. Answered by `Record::Accepted` and later `Record::Result`, or by the result at once. It may be
+    /// asked again under the same name after a crash.
+    Dispatch(Dispatch),
+    /// Nobody waits for this call any more.
+    Cancel(Dispatch),
+}
+
+/// What the timers are asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToTimer {
+    /// Send `Record::Fired` when it is due; arming a timer again under the same name replaces it.
+    Arm {
+        /// Whom to wake.
+        thread: ThreadId,
+        /// The timer's name.
+        call: CallId,
+        /// When.
+        due: Due,
+    },
+    /// Forget it.
+    Disarm {
+        /// Whose.
+        thread: ThreadId,
+        /// The timer's name.
+        call: CallId,
+    },
+}
+
+/// What a gateway is told by a shard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToGateway {
+    /// What became of a request.
+    Answer(Ticket, Outcome),
+    /// A numbered output.
+    Output(Output),
+    /// A piece of a completion that is still streaming.
+    Chunk(Chunk),
+    /// The answer to a query.
+    Reply(Ticket, Reply),
+}
+
+/// What a gateway asks of a shard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromGateway {
+    /// Take this input. Answered by [`ToGateway::Answer`] when it has a ticket.
+    Submit(Arrival),
+    /// Answer a question about what is durable. Answered by [`ToGateway::Reply`].
+    Query(Ticket, Query),
+}
+
+/// A question about what is durable. It changes nothing and does not wake the thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Query {
+    /// Where a thread stands.
+    Thread(ThreadId),
+    /// A thread's outputs after the given one, oldest first, all of them or the first `limit`.
+    Outputs {
+        /// Which thread.
+        thread: ThreadId,
+        /// The last output that the asker has; `OutputId::default()` for none.
+        after: OutputId,
+        /// How many at most.
+        limit: usize,
+    },
+    /// The threads of one shard by id, after the given one.
+    Threads {
+        /// Which shard, counted from 0.
+        shard: u32,
+        /// The last thread that the asker has.
+        after: Option<ThreadId>,
+        /// How many at most.
+        limit: usize,
+    },
+}
+
+/// The answer to a query.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Reply {
+    /// Where the thread stands.
+    Thread(crate::thread::Standing),
+    /// The outputs, and whether these are all.
+    Outputs(Vec<Output>, bool),
+    /// The threads.
+    Threads(Vec<crate::thread::Standing>),
+    /// There is no such thread.
+    UnknownThread,
+    /// The thread cannot be read, and why.
+    Damaged(String),
+}

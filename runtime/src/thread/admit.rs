@@ -1,0 +1,46 @@
+//! What users ask: messages and stops.
+//!
+//! In: `Message`, `Stop`. Out: a pending input, or a thread at rest. Always: the same id changes nothing the second time;
+//! a message releases every open call and interrupts the completion under way.
+
+use super::{PENDING_MAX, Step, Thread};
+use crate::effect::{Outcome, Refusal, Shown};
+use crate::history::{AnsweredBy, Item};
+use crate::record::{Message, Stop};
+use std::sync::Arc;
+
+impl Thread {
+    pub(super) fn message(&mut self, step: &mut Step, message: Message) -> Outcome {
+        if let Some(&first) = self.ids.get(&message.id) {
+            return Outcome::Duplicate(first);
+        }
+        if self.pending.len() >= PENDING_MAX {
+            return Outcome::Refused(Refusal::QueueFull);
+        }
+        self.ids.insert(message.id, step.number);
+        if self.name.is_none() {
+            self.name = message.thread_name;
+        }
+        let item = Arc::new(Item::User { number: step.number, content: message.content });
+        step.tell(Shown::Message(item.clone()));
+        self.release_open_calls(step, AnsweredBy::Interrupted, "Interrupted by a new message; the tool was told to cancel. If its result still comes, it arrives as an event.");
+        self.enqueue(step.number, item);
+        self.triggered = step.number;
+        self.interrupted = step.number;
+        self.refused_turns = 0;
+        Outcome::Taken(step.number)
+    }
+
+    pub(super) fn stop(&mut self, step: &mut Step, stop: Stop) -> Outcome {
+        if let Some(&first) = self.ids.get(&stop.id) {
+            return Outcome::Duplicate(first);
+        }
+        self.ids.insert(stop.id, step.number);
+        self.release_open_calls(step, AnsweredBy::Cancelled, "Cancelled: the user stopped this thread.");
+        self.interrupted = step.number;
+        self.stopped = step.number;
+        step.tell(Shown::Stopped);
+        self.tell_waiting(step);
+        Outcome::Taken(step.number)
+    }
+}

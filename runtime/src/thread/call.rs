@@ -1,0 +1,61 @@
+//! What tools answer: that they took a call over, and its result.
+//!
+//! In: `Accepted`, `Result`. Out: the call's one answer in the history, or an event if it comes after a substitute.
+//! Always: a result answers a call that the thread made; the second result of a call changes nothing.
+
+use super::{Answer, Phase, Step, Thread};
+use crate::effect::{Outcome, Refusal, Shown};
+use crate::history::{AnsweredBy, Event, Item};
+use crate::id::CallId;
+use crate::record::ToolResult;
+use std::sync::Arc;
+
+impl Thread {
+    pub(super) fn accepted(&mut self, step: &Step, id: CallId) -> Outcome {
+        if let Some(call) = self.open.get_mut(&id)
+            && call.phase == Phase::Dispatched
+        {
+            call.phase = Phase::Accepted;
+        }
+        Outcome::Taken(step.number)
+    }
+
+    pub(super) fn result(&mut self, step: &mut Step, result: ToolResult) -> Outcome {
+        let id = result.call;
+        if let Some(&first) = self.answered.get(&id) {
+            return Outcome::Duplicate(first);
+        }
+        if let Some(call) = self.open.get(&id) {
+            let by = match (result.is_error, call.is_sleep()) {
+                (true, true) => AnsweredBy::Refusal,
+                (true, false) => AnsweredBy::ToolFailure,
+                (false, true) => AnsweredBy::BuiltIn,
+                (false, false) => AnsweredBy::Tool,
+            };
+            self.answered.insert(id, step.number);
+            self.answer(step, id, Answer { by, content: result.content, display: result.display });
+            self.tell_waiting(step);
+        } else if let Some((call, by)) = self.substituted.remove(&id) {
+            self.answered.insert(id, step.number);
+            let item = Arc::new(Item::Event(Event {
+                id: CallId { number: step.number, index: 0 },
+                original_tool_name: call.name,
+                original_tool_call_id: call.provider_id,
+                original_args: call.arguments,
+                content: result.content,
+            }));
+            step.tell(Shown::Event(item.clone()));
+            if self.open.values().all(|call| call.is_sleep()) {
+                self.release_open_calls(step, AnsweredBy::Interrupted, "");
+            }
+            self.enqueue(step.number, item);
+            // A stopped thread is not set going again by what it had started before; it reads this with its next input.
+            if by != AnsweredBy::Cancelled {
+                self.triggered = step.number;
+            }
+        } else {
+            return Outcome::Refused(Refusal::NoSuchCall);
+        }
+        Outcome::Taken(step.number)
+    }
+}

@@ -1,0 +1,93 @@
+//! Where a thread stands, for people and programs that ask.
+//!
+//! In: the thread. Out: its name, size, state and waits. Always: derived, never kept.
+
+use super::{Phase, Thread};
+use crate::effect::{Due, Wait};
+use crate::id::{Number, ThreadId};
+use serde::{Deserialize, Serialize};
+
+/// Where a thread stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// Which thread.
+    pub thread: ThreadId,
+    /// The name under which it was made, if it has one.
+    pub name: Option<String>,
+    /// What it is doing.
+    pub state: State,
+    /// What it waits for; empty only while nothing has happened to it.
+    pub waits: Vec<Wait>,
+    /// The number of its last record.
+    pub last: Number,
+    /// When that was received, in milliseconds since the Unix epoch.
+    pub last_at_ms: u64,
+    /// How many items its model has seen.
+    pub items: usize,
+    /// How many inputs its model has not seen yet.
+    pub pending: usize,
+}
+
+/// What a thread is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Its model is asked.
+    Thinking,
+    /// A tool works for it.
+    Working,
+    /// It sleeps until a time or until something arrives.
+    Sleeping,
+    /// It has said all it wanted and waits for an input.
+    Idle,
+}
+
+impl Thread {
+    /// Where the thread stands.
+    pub fn standing(&self) -> Standing {
+        let mut waits: Vec<Wait> = self
+            .open
+            .iter()
+            .map(|(&id, call)| match &call.phase {
+                Phase::Dispatched | Phase::Accepted => Wait::Call {
+                    call: id,
+                    name: call.name.clone(),
+                    since_ms: call.since_ms,
+                    accepted: call.phase == Phase::Accepted,
+                },
+                Phase::Sleeping(due) => Wait::Timer {
+                    call: id,
+                    since_ms: call.since_ms,
+                    due_ms: match due {
+                        Due::At(due_ms) => Some(*due_ms),
+                        Due::Wall { .. } => None,
+                    },
+                },
+                Phase::Dozing => Wait::Input { call: Some(id), since_ms: call.since_ms },
+            })
+            .collect();
+        let state = if self.wants_completion() {
+            waits.push(Wait::Model { seen: self.last });
+            State::Thinking
+        } else if self.open.values().any(|call| !call.is_sleep()) {
+            State::Working
+        } else if !self.open.is_empty() {
+            State::Sleeping
+        } else {
+            if self.last > 0 {
+                waits.push(Wait::Input { call: None, since_ms: self.last_at_ms });
+            }
+            State::Idle
+        };
+        Standing {
+            thread: self.id,
+            name: self.name.clone(),
+            state,
+            waits,
+            last: self.last,
+            last_at_ms: self.last_at_ms,
+            items: self.history.len(),
+            pending: self.pending.len(),
+        }
+    }
+}

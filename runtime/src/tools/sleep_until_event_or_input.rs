@@ -1,0 +1,17 @@
+//! `sleep_until_event_or_input()`: wait for whatever comes.
+//!
+//! In: nothing. Out: a thread that waits. Always: any input wakes it, and nothing else does.
+
+use super::{BuiltIn, Plan};
+
+/// The tool.
+pub const TOOL: BuiltIn = BuiltIn {
+    name: "sleep_until_event_or_input",
+    description: "Sleep until an event or a message arrives. Costs nothing while you sleep.",
+    schema: r#"{"type":"object","properties":{}}"#,
+    plan,
+};
+
+fn plan(_arguments: &str, _at_ms: u64) -> Plan {
+    Plan::Doze
+}
