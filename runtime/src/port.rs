@@ -17,7 +17,8 @@ pub enum ToJournal {
     Recall {
         /// Which thread.
         thread: ThreadId,
-        /// The number of the first record that is not wanted; all are when it is `Number::MAX`.
+        /// The number of the first record that is not wanted. The journal holds all those below it, so that what is
+        /// recalled and what is committed meet without gap or repeat.
         before: Number,
     },
     /// The thread has left memory: nothing of it is in flight. A hint for the next start; not synced on its own.
@@ -52,7 +53,12 @@ pub enum FromJournal {
         records: Result<Vec<Committed>, String>,
     },
     /// At a start: this thread had something in flight when the last run ended.
-    Wake(ThreadId),
+    Wake {
+        /// Which thread.
+        thread: ThreadId,
+        /// The number of its last record.
+        last: Number,
+    },
     /// At a start: this thread rests and has timers.
     Resting(Rest),
     /// The answer to a query.
@@ -197,4 +203,57 @@ pub enum Reply {
     UnknownThread,
     /// The thread cannot be read, and why.
     Damaged(String),
+}
+
+impl ToJournal {
+    /// The batch as an append, unless it is empty.
+    pub fn append(batch: Vec<Arrival>) -> Option<Self> {
+        (!batch.is_empty()).then_some(ToJournal::Append(batch))
+    }
+}
+
+impl FromGateway {
+    /// Whether it is an input.
+    pub fn is_submit(&self) -> bool {
+        matches!(self, FromGateway::Submit(_))
+    }
+
+    /// The input, if it is one.
+    pub fn into_submit(self) -> Option<Arrival> {
+        match self {
+            FromGateway::Submit(arrival) => Some(arrival),
+            FromGateway::Query(..) => None,
+        }
+    }
+
+    /// The question for the journal, if it is one.
+    pub fn into_query(self) -> Option<ToJournal> {
+        match self {
+            FromGateway::Submit(_) => None,
+            FromGateway::Query(ticket, query) => Some(ToJournal::Query(ticket, query)),
+        }
+    }
+}
+
+impl FromModel {
+    /// Whether it is a prompt's answer.
+    pub fn is_answer(&self) -> bool {
+        matches!(self, FromModel::Answer(_))
+    }
+
+    /// The prompt's answer, if it is one.
+    pub fn into_answer(self) -> Option<Arrival> {
+        match self {
+            FromModel::Answer(arrival) => Some(arrival),
+            FromModel::Chunk(_) => None,
+        }
+    }
+
+    /// The piece of a completion for the gateway, if it is one.
+    pub fn into_chunk(self) -> Option<ToGateway> {
+        match self {
+            FromModel::Answer(_) => None,
+            FromModel::Chunk(chunk) => Some(ToGateway::Chunk(chunk)),
+        }
+    }
 }

@@ -1,0 +1,257 @@
+//! The awake threads of a shard: where committed records meet the history they belong to.
+//!
+//! In: a tick's items from the journal. Out: what the world is asked, in order. Always: a thread's records are applied in
+//! journal order; records of a sleeping thread are held until its history is there; a prompt is sent once for all records of
+//! a tick; a thread with nothing in flight leaves memory at the end of the tick.
+
+use crate::effect::{Effect, Outcome, Refusal};
+use crate::id::{Number, ThreadId, Ticket};
+use crate::port::{FromJournal, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
+use crate::record::{Arrival, Committed, Record};
+use crate::thread::Thread;
+use std::collections::BTreeMap;
+
+/// One item for one of the ports.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToWorld {
+    /// For the journal.
+    Journal(ToJournal),
+    /// For the model.
+    Model(ToModel),
+    /// For the tools.
+    Tool(ToTool),
+    /// For the timers.
+    Timer(ToTimer),
+    /// For the gateway.
+    Gateway(ToGateway),
+}
+
+impl ToWorld {
+    /// Whether it is for the gateway.
+    pub fn is_for_gateway(&self) -> bool {
+        matches!(self, ToWorld::Gateway(_))
+    }
+
+    /// The item, if it is for the gateway.
+    pub fn into_gateway(self) -> Option<ToGateway> {
+        match self {
+            ToWorld::Gateway(item) => Some(item),
+            _ => None,
+        }
+    }
+
+    /// Whether it is for the journal.
+    pub fn is_for_journal(&self) -> bool {
+        matches!(self, ToWorld::Journal(_))
+    }
+
+    /// The item, if it is for the journal.
+    pub fn into_journal(self) -> Option<ToJournal> {
+        match self {
+            ToWorld::Journal(item) => Some(item),
+            _ => None,
+        }
+    }
+
+    /// Whether it is for the model.
+    pub fn is_for_model(&self) -> bool {
+        matches!(self, ToWorld::Model(_))
+    }
+
+    /// The item, if it is for the model.
+    pub fn into_model(self) -> Option<ToModel> {
+        match self {
+            ToWorld::Model(item) => Some(item),
+            _ => None,
+        }
+    }
+
+    /// Whether it is for the tools.
+    pub fn is_for_tool(&self) -> bool {
+        matches!(self, ToWorld::Tool(_))
+    }
+
+    /// The item, if it is for the tools.
+    pub fn into_tool(self) -> Option<ToTool> {
+        match self {
+            ToWorld::Tool(item) => Some(item),
+            _ => None,
+        }
+    }
+
+    /// The item, if it is for the timers.
+    pub fn into_timer(self) -> Option<ToTimer> {
+        match self {
+            ToWorld::Timer(item) => Some(item),
+            _ => None,
+        }
+    }
+}
+
+/// The threads that are in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Awake {
+    threads: BTreeMap<ThreadId, Slot>,
+}
+
+#[derive(Clone, Debug)]
+enum Slot {
+    /// Its history was asked for; these records came meanwhile.
+    Recalling(Vec<Committed>),
+    /// It is here.
+    Present(Box<Present>),
+}
+
+#[derive(Clone, Debug)]
+struct Present {
+    thread: Thread,
+    /// The prompt under way, by what it has seen; not part of the fold, because a crash ends it.
+    prompted: Option<Number>,
+    /// Whether that prompt was cut already.
+    cut: bool,
+}
+
+impl Awake {
+    /// Takes what the journal sent in one tick.
+    pub fn step(&mut self, batch: Vec<FromJournal>) -> Vec<ToWorld> {
+        let mut out = Vec::new();
+        let mut touched = Vec::new();
+        for item in batch {
+            match item {
+                FromJournal::Committed(records) => records.into_iter().for_each(|record| {
+                    touched.push(record.arrival.thread);
+                    self.admit(record, &mut out);
+                }),
+                FromJournal::Recalled { thread, records } => {
+                    touched.push(thread);
+                    self.recalled(thread, records, &mut out);
+                }
+                FromJournal::Wake { thread, last } => self.recall(thread, last + 1, Vec::new(), &mut out),
+                FromJournal::Refused(Arrival { ticket, .. }, why) => refuse(ticket, why, &mut out),
+                FromJournal::Resting(rest) => out.extend(rest.timers.into_iter().map(|(call, due_ms)| {
+                    ToWorld::Timer(ToTimer::Arm { thread: rest.thread, call, due: crate::effect::Due::At(due_ms) })
+                })),
+                FromJournal::Reply(ticket, reply) => out.push(ToWorld::Gateway(ToGateway::Reply(ticket, reply))),
+            }
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        touched.into_iter().for_each(|thread| self.settle(thread, &mut out));
+        out
+    }
+
+    /// How many threads are in memory.
+    pub fn len(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Whether no thread is in memory.
+    pub fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+    }
+
+    fn admit(&mut self, record: Committed, out: &mut Vec<ToWorld>) {
+        let id = record.arrival.thread;
+        match self.threads.get_mut(&id) {
+            Some(Slot::Present(present)) => present.apply(record, out),
+            Some(Slot::Recalling(held)) => held.push(record),
+            None if record.number == 1 => {
+                let mut present = Present::new(Thread::new(id));
+                present.apply(record, out);
+                self.threads.insert(id, Slot::Present(Box::new(present)));
+            }
+            None => {
+                let before = record.number;
+                self.recall(id, before, vec![record], out);
+            }
+        }
+    }
+
+    fn recall(&mut self, thread: ThreadId, before: Number, held: Vec<Committed>, out: &mut Vec<ToWorld>) {
+        self.threads.entry(thread).or_insert_with(|| {
+            out.push(ToWorld::Journal(ToJournal::Recall { thread, before }));
+            Slot::Recalling(held)
+        });
+    }
+
+    fn recalled(&mut self, id: ThreadId, records: Result<Vec<Committed>, String>, out: &mut Vec<ToWorld>) {
+        let Some(Slot::Recalling(held)) = self.threads.remove(&id) else {
+            panic!("invariant: one_order_per_thread: the history of {id} came without being asked for");
+        };
+        match records {
+            Ok(records) => {
+                let mut thread = Thread::new(id);
+                for record in records {
+                    // The effects of these records left before; what of them is still owed is said by the fold itself.
+                    thread.apply(record);
+                }
+                route_all(thread.owed(), out);
+                let mut present = Present::new(thread);
+                held.into_iter().for_each(|record| present.apply(record, out));
+                self.threads.insert(id, Slot::Present(Box::new(present)));
+            }
+            Err(_damage) => held.into_iter().for_each(|record| refuse(record.arrival.ticket, Refusal::Damaged, out)),
+        }
+    }
+
+    /// Ends the tick for a thread: cuts its prompt, or sends the one it wants; lets it leave memory if nothing is in flight.
+    fn settle(&mut self, id: ThreadId, out: &mut Vec<ToWorld>) {
+        let Some(Slot::Present(present)) = self.threads.get_mut(&id) else {
+            return;
+        };
+        match present.prompted {
+            Some(seen) if present.thread.interrupts(seen) && !present.cut => {
+                present.cut = true;
+                out.push(ToWorld::Model(ToModel::Cut { thread: id, seen }));
+            }
+            Some(_) => {}
+            None => {
+                if let Some(prompt) = present.thread.prompt() {
+                    present.prompted = Some(prompt.seen);
+                    present.cut = false;
+                    out.push(ToWorld::Model(ToModel::Prompt(prompt)));
+                } else if let Some(rest) = present.thread.rest() {
+                    out.push(ToWorld::Journal(ToJournal::Rest(rest)));
+                    self.threads.remove(&id);
+                }
+            }
+        }
+    }
+}
+
+impl Present {
+    fn new(thread: Thread) -> Self {
+        Self { thread, prompted: None, cut: false }
+    }
+
+    fn apply(&mut self, record: Committed, out: &mut Vec<ToWorld>) {
+        if let Record::Completion(crate::record::Completion { seen, .. })
+        | Record::Failure(crate::record::Failure { seen, .. }) = &record.arrival.record
+            && self.prompted == Some(*seen)
+        {
+            self.prompted = None;
+        }
+        let ticket = record.arrival.ticket;
+        let applied = self.thread.apply(record);
+        route_all(applied.effects, out);
+        if let Some(ticket) = ticket {
+            out.push(ToWorld::Gateway(ToGateway::Answer(ticket, applied.outcome)));
+        }
+    }
+}
+
+fn refuse(ticket: Option<Ticket>, why: Refusal, out: &mut Vec<ToWorld>) {
+    out.extend(ticket.map(|ticket| ToWorld::Gateway(ToGateway::Answer(ticket, Outcome::Refused(why)))));
+}
+
+fn route_all(effects: Vec<Effect>, out: &mut Vec<ToWorld>) {
+    out.extend(effects.into_iter().map(|effect| match effect {
+        Effect::Prompt(prompt) => ToWorld::Model(ToModel::Prompt(prompt)),
+        Effect::Cut { thread, seen } => ToWorld::Model(ToModel::Cut { thread, seen }),
+        Effect::Dispatch(dispatch) => ToWorld::Tool(ToTool::Dispatch(dispatch)),
+        Effect::Cancel(dispatch) => ToWorld::Tool(ToTool::Cancel(dispatch)),
+        Effect::Arm { thread, call, due } => ToWorld::Timer(ToTimer::Arm { thread, call, due }),
+        Effect::Disarm { thread, call } => ToWorld::Timer(ToTimer::Disarm { thread, call }),
+        Effect::Tell(output) => ToWorld::Gateway(ToGateway::Output(output)),
+    }));
+}
