@@ -134,7 +134,7 @@ pub enum Shown {
 
 /// What a thread is suspended on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "on", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Wait {
     /// A completion that the model has not ended.
     Model {

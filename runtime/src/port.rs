@@ -205,13 +205,6 @@ pub enum Reply {
     Damaged(String),
 }
 
-impl ToJournal {
-    /// The batch as an append, unless it is empty.
-    pub fn append(batch: Vec<Arrival>) -> Option<Self> {
-        (!batch.is_empty()).then_some(ToJournal::Append(batch))
-    }
-}
-
 impl FromGateway {
     /// Whether it is an input.
     pub fn is_submit(&self) -> bool {
@@ -226,11 +219,11 @@ impl FromGateway {
         }
     }
 
-    /// The question for the journal, if it is one.
-    pub fn into_query(self) -> Option<ToJournal> {
+    /// The question, if it is one.
+    pub fn into_query(self) -> Option<(Ticket, Query)> {
         match self {
             FromGateway::Submit(_) => None,
-            FromGateway::Query(ticket, query) => Some(ToJournal::Query(ticket, query)),
+            FromGateway::Query(ticket, query) => Some((ticket, query)),
         }
     }
 }
@@ -249,11 +242,11 @@ impl FromModel {
         }
     }
 
-    /// The piece of a completion for the gateway, if it is one.
-    pub fn into_chunk(self) -> Option<ToGateway> {
+    /// The piece of a completion, if it is one.
+    pub fn into_chunk(self) -> Option<Chunk> {
         match self {
             FromModel::Answer(_) => None,
-            FromModel::Chunk(chunk) => Some(ToGateway::Chunk(chunk)),
+            FromModel::Chunk(chunk) => Some(chunk),
         }
     }
 }

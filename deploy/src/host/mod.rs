@@ -1,1 +1,3 @@
-//! host
+//! The hosts: where the flow runs.
+
+pub mod embedded;

@@ -1,21 +1,28 @@
-//! Commit: a tick's records go to the journal as one batch.
+//! Commit: all that arrived in a tick goes to the journal as one batch.
 //!
-//! In: records. Out: batches, none of them empty. Always: the order of the records is kept; one tick is one batch, so that
-//! one sync serves all who arrived together.
+//! In: records, by source. Out: batches, none of them empty. Always: each source keeps its order; one tick is one batch, so
+//! that one sync serves all who arrived together.
 
 use super::Port;
-use crate::port::ToJournal;
 use crate::record::Arrival;
 use hydro_lang::location::{Location, TopLevel};
 use hydro_lang::prelude::*;
 
 /// Gathers each tick's records into one batch.
-pub fn commit<'a, L>(records: Port<Arrival, L>) -> Port<ToJournal, L>
+pub fn commit<'a, L>(
+    inputs: Port<Arrival, L>,
+    completions: Port<Arrival, L>,
+    tools: Port<Arrival, L>,
+    timers: Port<Arrival, L>,
+) -> Port<Vec<Arrival>, L>
 where
     L: Location<'a, DropConsistency = L> + TopLevel<'a>,
 {
     sliced! {
-        let tick = use::batch(records, nondet!(/** a batch is only the unit of a sync: its records keep their order and are applied one by one */));
-        tick.collect_vec().into_stream().filter_map(q!(|batch| crate::port::ToJournal::append(batch)))
+        let inputs = use::batch(inputs, nondet!(/** a batch is only the unit of a sync: which source is heard first is the world's choice, and the journal records it as the order */));
+        let completions = use::batch(completions, nondet!(/** as above */));
+        let tools = use::batch(tools, nondet!(/** as above */));
+        let timers = use::batch(timers, nondet!(/** as above */));
+        inputs.chain(completions).chain(tools).chain(timers).collect_vec().into_stream().filter(q!(|batch| !batch.is_empty()))
     }
 }

@@ -6,7 +6,8 @@
 //! The steps in the order in which a record passes through them, one file each: [`arrive`], [`commit`], [`join`],
 //! [`fan_out`]. [`route`] says which shard of a cluster owns a thread, [`awake`] is the state that `join` keeps.
 
-use crate::port::{FromGateway, FromJournal, FromModel, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
+use crate::id::Ticket;
+use crate::port::{Chunk, FromGateway, FromJournal, FromModel, Query, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
 use crate::record::Arrival;
 use hydro_lang::live_collections::stream::{ExactlyOnce, TotalOrder};
 use hydro_lang::location::{Location, TopLevel};
@@ -36,17 +37,24 @@ pub struct Inputs<L> {
     pub timer: Port<Arrival, L>,
 }
 
-/// What leaves a shard, by adapter.
+/// What leaves a shard. An adapter with two streams takes them in any order relative to each other: a recall names the
+/// records it wants, a chunk the prompt it is of, and a question is about what is durable when it is read.
 pub struct Outputs<L> {
-    /// Answers, outputs for clients, pieces of completions.
+    /// For the gateway: answers and outputs.
     pub gateway: Port<ToGateway, L>,
-    /// Batches to append, threads to recall, threads that rest, questions.
+    /// For the gateway: pieces of completions.
+    pub chunks: Port<Chunk, L>,
+    /// For the journal: batches to append.
+    pub appends: Port<Vec<Arrival>, L>,
+    /// For the journal: threads to recall, threads that rest.
     pub journal: Port<ToJournal, L>,
-    /// Prompts and cuts.
+    /// For the journal: questions.
+    pub queries: Port<(Ticket, Query), L>,
+    /// For the model: prompts and cuts.
     pub model: Port<ToModel, L>,
-    /// Calls and cancellations.
+    /// For the tools: calls and cancellations.
     pub tool: Port<ToTool, L>,
-    /// Timers to arm and to forget.
+    /// For the timers: those to arm and to forget.
     pub timer: Port<ToTimer, L>,
 }
 
@@ -55,9 +63,10 @@ pub fn agent_loop<'a, L>(inputs: Inputs<L>) -> Outputs<L>
 where
     L: Location<'a, DropConsistency = L> + TopLevel<'a>,
 {
-    let arrive::Arrivals { records, queries, chunks } =
-        arrive::arrive(inputs.gateway, inputs.model, inputs.tool, inputs.timer);
-    let appends = commit::commit(records);
+    let (messages, queries) = arrive::from_gateway(inputs.gateway);
+    let (completions, chunks) = arrive::from_model(inputs.model);
+    let appends = commit::commit(messages, completions, inputs.tool, inputs.timer);
     let world = join::join(inputs.journal);
-    fan_out::fan_out(world, appends, queries, chunks)
+    let fan_out::FannedOut { gateway, journal, model, tool, timer } = fan_out::fan_out(world);
+    Outputs { gateway, chunks, appends, journal, queries, model, tool, timer }
 }
