@@ -12,6 +12,7 @@
 //! | [`openai`] | any OpenAI-compatible chat completions endpoint |
 //! | [`anthropic`] | Anthropic's Messages |
 //! | `view` | a history as a conversation that a provider accepts |
+//! | `offer` | the tools as a provider's JSON |
 //! | `http`, `sse` | what the two have in common on the wire |
 //!
 //! A provider is a [`Model`]; write your own like this:
@@ -51,13 +52,23 @@ use slackwater_core::record::{Block, End, FailureClass, Usage};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub mod anthropic;
+pub mod config;
+mod http;
+mod offer;
+pub mod openai;
 pub mod queue;
 mod script;
 pub mod scripted;
+mod sse;
+mod view;
 
 #[cfg(test)]
 mod tests;
 
+pub use anthropic::Anthropic;
+pub use config::{Config, ConfigError, Provider, Secret};
+pub use openai::OpenAi;
 pub use queue::start;
 pub use scripted::{Reply, ScriptError, Scripted};
 
