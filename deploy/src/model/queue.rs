@@ -1,0 +1,310 @@
+//! The queue: which prompts are with the model, and which wait.
+//!
+//! In: `ToModel`. Out: `FromModel`. Always: each prompt is answered once, with a completion or a failure that carries its
+//! `seen`; at most so many are with the model at a time, the rest wait in the order in which they came and cost a map entry
+//! each; what was streamed of an attempt that failed is declared void.
+//!
+//! One task holds all of it. A prompt that comes again while the first is unanswered is the same prompt.
+
+use super::{Answer, Limits, Model, ModelError, Piece, Request, Sink};
+use crate::catalog::{Catalog, ToolSpec};
+use crate::port::{self, FromAdapter, Inside, ToAdapter};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use slackwater_core::effect::Prompt;
+use slackwater_core::history::EVENT_TOOL;
+use slackwater_core::id::{Number, ThreadId};
+use slackwater_core::port::{Chunk, FromModel, Part, ToModel};
+use slackwater_core::record::{Arrival, Block, Completion, End, Failure, FailureClass, Record, Usage};
+use slackwater_core::tools::BUILT_IN;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{mpsc, oneshot};
+
+/// Starts the adapter between the flow and a model. Call it inside a tokio runtime; it stops when either end is dropped.
+pub fn start(
+    model: Arc<dyn Model>,
+    system: Arc<str>,
+    catalog: Catalog,
+    limits: Limits,
+) -> (FromAdapter<FromModel>, ToAdapter<ToModel>) {
+    let (from, to, Inside { send, receive }) = port::ends();
+    let ask = Ask { model, system, limits, send };
+    let queue = Queue {
+        ask: Arc::new(ask),
+        tools: Tools { catalog, made: None },
+        waiting: BTreeMap::new(),
+        arrived: 0,
+        places: HashMap::new(),
+        running: FuturesUnordered::new(),
+    };
+    tokio::spawn(queue.run(receive));
+    (from, to)
+}
+
+/// What names a prompt.
+type Key = (ThreadId, Number);
+
+struct Queue {
+    ask: Arc<Ask>,
+    tools: Tools,
+    /// The prompts that wait, in the order in which they came.
+    waiting: BTreeMap<u64, Prompt>,
+    arrived: u64,
+    places: HashMap<Key, Place>,
+    running: FuturesUnordered<BoxFuture<'static, Key>>,
+}
+
+/// Where a prompt is that has no answer yet.
+enum Place {
+    Waiting(u64),
+    /// With the model; what is sent here cuts it.
+    Running(oneshot::Sender<()>),
+    /// Told to stop; its answer is on its way.
+    Cut,
+}
+
+impl Queue {
+    async fn run(mut self, mut receive: mpsc::UnboundedReceiver<ToModel>) {
+        let ask = self.ask.clone();
+        loop {
+            tokio::select! {
+                // A cut goes before the chunks that it cuts off. The channel yields to the rest of the runtime itself.
+                biased;
+                () = ask.send.closed() => return,
+                asked = receive.recv() => match asked {
+                    Some(ToModel::Prompt(prompt)) => self.prompt(prompt),
+                    Some(ToModel::Cut { thread, seen }) => self.cut((thread, seen)),
+                    None => return,
+                },
+                Some(key) = self.running.next() => {
+                    self.places.remove(&key);
+                    self.fill();
+                }
+            }
+        }
+    }
+
+    fn prompt(&mut self, prompt: Prompt) {
+        let key = (prompt.thread, prompt.seen);
+        if self.places.contains_key(&key) {
+            return;
+        }
+        self.arrived += 1;
+        self.places.insert(key, Place::Waiting(self.arrived));
+        self.waiting.insert(self.arrived, prompt);
+        self.fill();
+    }
+
+    fn cut(&mut self, key: Key) {
+        match self.places.remove(&key) {
+            None => {}
+            Some(Place::Waiting(order)) => {
+                self.waiting.remove(&order);
+                self.ask.answer(key.0, cut(self.ask.model.name(), key.1, SoFar::default()));
+            }
+            Some(Place::Running(stop)) => {
+                // When nobody listens the answer has just been given.
+                let _ = stop.send(());
+                self.places.insert(key, Place::Cut);
+            }
+            Some(Place::Cut) => {
+                self.places.insert(key, Place::Cut);
+            }
+        }
+    }
+
+    /// Gives the model as many of those that wait as it may have.
+    fn fill(&mut self) {
+        while self.running.len() < self.ask.limits.prompts_at_once.max(1) {
+            let Some((_, prompt)) = self.waiting.pop_first() else { return };
+            let key = (prompt.thread, prompt.seen);
+            let (stop, stopped) = oneshot::channel();
+            self.places.insert(key, Place::Running(stop));
+            let request = Request { system: self.ask.system.clone(), tools: self.tools.snapshot(), prompt, attempt: 1 };
+            self.running.push(Box::pin(self.ask.clone().answered(request, stopped)));
+        }
+    }
+}
+
+/// The tools that the model is told of: the catalog's and the built-in ones.
+struct Tools {
+    catalog: Catalog,
+    made: Option<(Arc<[ToolSpec]>, Arc<[ToolSpec]>)>,
+}
+
+impl Tools {
+    /// The same allocation as long as the catalog gives the same one, so that providers can keep what they make of it.
+    fn snapshot(&mut self) -> Arc<[ToolSpec]> {
+        let offered = self.catalog.tools();
+        if let Some((from, all)) = &self.made
+            && Arc::ptr_eq(from, &offered)
+        {
+            return all.clone();
+        }
+        let reserved = |name: &str| name == EVENT_TOOL || BUILT_IN.iter().any(|tool| tool.name == name);
+        let built_in = BUILT_IN.iter().map(|tool| ToolSpec {
+            name: tool.name.to_owned(),
+            description: tool.description.to_owned(),
+            schema: serde_json::from_str(tool.schema).expect("invariant: a built-in tool's schema is JSON"),
+            annotations: None,
+        });
+        let all: Arc<[ToolSpec]> =
+            offered.iter().filter(|tool| !reserved(&tool.name)).cloned().chain(built_in).collect();
+        self.made = Some((offered, all.clone()));
+        all
+    }
+}
+
+/// All that answering one prompt needs.
+struct Ask {
+    model: Arc<dyn Model>,
+    system: Arc<str>,
+    limits: Limits,
+    send: mpsc::UnboundedSender<FromModel>,
+}
+
+/// What has been streamed of the present attempt.
+#[derive(Default)]
+struct SoFar {
+    text: String,
+    usage: Usage,
+    streamed: bool,
+}
+
+impl Ask {
+    /// Answers one prompt, after as many attempts as it takes and is allowed, or as soon as it is cut.
+    async fn answered(self: Arc<Self>, request: Request, stopped: oneshot::Receiver<()>) -> Key {
+        let key = (request.prompt.thread, request.prompt.seen);
+        self.chunk(key, Part::Started);
+        let so_far = Arc::new(Mutex::new(SoFar::default()));
+        let record = tokio::select! {
+            biased;
+            // The other end is kept by the queue until the answer is given, so this is a cut and nothing else.
+            Ok(()) = stopped => cut(self.model.name(), key.1, taken(&so_far)),
+            record = self.attempts(request, &so_far) => record,
+        };
+        self.answer(key.0, record);
+        key
+    }
+
+    async fn attempts(self: &Arc<Self>, mut request: Request, so_far: &Arc<Mutex<SoFar>>) -> Record {
+        let key = (request.prompt.thread, request.prompt.seen);
+        loop {
+            let error = match self.attempt(&request, so_far).await {
+                Ok(Answer { blocks, end, usage, model }) => {
+                    return Record::Completion(Completion { seen: key.1, blocks, end, usage, model });
+                }
+                Err(error) => error,
+            };
+            if taken(so_far).streamed {
+                self.chunk(key, Part::Void);
+            }
+            if !error.may_pass() || request.attempt >= self.limits.attempts_max {
+                tracing::warn!(thread = %key.0, class = ?error.class, attempts = request.attempt, "prompt failed: {error}");
+                let ModelError { class, message, .. } = error;
+                return Record::Failure(Failure { seen: key.1, class, message, attempts: request.attempt });
+            }
+            let pause = pause(&self.limits, request.attempt, error.retry_after);
+            tracing::info!(thread = %key.0, class = ?error.class, attempt = request.attempt, ?pause, "trying again: {error}");
+            tokio::time::sleep(pause).await;
+            request.attempt += 1;
+        }
+    }
+
+    async fn attempt(self: &Arc<Self>, request: &Request, so_far: &Arc<Mutex<SoFar>>) -> Result<Answer, ModelError> {
+        let mut sink = self.sink((request.prompt.thread, request.prompt.seen), so_far.clone());
+        let limit = Duration::from_millis(self.limits.attempt_timeout_ms);
+        // A model of the user's own may panic; that ends its prompt and nothing else.
+        let answer = AssertUnwindSafe(async { self.model.complete(request, &mut sink).await }).catch_unwind();
+        match tokio::time::timeout(limit, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(ModelError::new(
+                FailureClass::Fatal,
+                format!("the code of the model {} panicked; its message is on standard error", self.model.name()),
+            )),
+            Err(_) => Err(ModelError::new(
+                FailureClass::Transient,
+                format!("{} did not finish its answer within {} s", self.model.name(), limit.as_secs_f64()),
+            )),
+        }
+    }
+
+    fn sink(self: &Arc<Self>, key: Key, so_far: Arc<Mutex<SoFar>>) -> Sink {
+        let ask = self.clone();
+        Sink::new(move |piece| {
+            let mut so_far = so_far.lock().unwrap_or_else(PoisonError::into_inner);
+            match piece {
+                Piece::Text(text) => {
+                    so_far.streamed = true;
+                    so_far.text.push_str(&text);
+                    ask.chunk(key, Part::Text(text));
+                }
+                Piece::Reasoning(text) => {
+                    so_far.streamed = true;
+                    ask.chunk(key, Part::Reasoning(text));
+                }
+                Piece::Usage(usage) => so_far.usage = usage,
+            }
+        })
+    }
+
+    fn chunk(&self, (thread, seen): Key, part: Part) {
+        // When the flow is gone the queue stops by itself.
+        let _ = self.send.send(FromModel::Chunk(Chunk { thread, seen, part }));
+    }
+
+    fn answer(&self, thread: ThreadId, record: Record) {
+        let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+        let _ = self.send.send(FromModel::Answer(Arrival { ticket: None, thread, at_ms, record }));
+    }
+}
+
+fn taken(so_far: &Mutex<SoFar>) -> SoFar {
+    std::mem::take(&mut *so_far.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The completion of a prompt that was cut.
+fn cut(model: &str, seen: Number, so_far: SoFar) -> Record {
+    let blocks = if so_far.text.is_empty() { Vec::new() } else { vec![Block::Text(so_far.text)] };
+    Record::Completion(Completion { seen, blocks, end: End::Cut, usage: so_far.usage, model: model.to_owned() })
+}
+
+/// How long to wait before the next attempt: what the provider asks for, or twice as long each time; in both cases spread,
+/// so that those who failed together do not come back together.
+fn pause(limits: &Limits, attempt: u32, retry_after: Option<Duration>) -> Duration {
+    let spread = RandomState::new().hash_one(attempt) as f64 / u64::MAX as f64;
+    match retry_after {
+        Some(asked) => asked.min(Duration::from_millis(limits.retry_after_max_ms)).mul_f64(1.0 + spread / 10.0),
+        None => {
+            let doubled = limits.backoff_first_ms.saturating_mul(1 << (attempt - 1).min(32));
+            Duration::from_millis(doubled.min(limits.backoff_max_ms)).mul_f64(0.5 + spread / 2.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_what_the_provider_asks_or_doubles_within_bounds() {
+        let limits = Limits::default();
+        let second = Duration::from_secs;
+        for _ in 0..100 {
+            for (attempt, longest_ms) in [(1, 500), (2, 1000), (3, 2000), (7, 30_000), (100, 30_000)] {
+                let longest = Duration::from_millis(longest_ms);
+                let pause = pause(&limits, attempt, None);
+                assert!((longest / 2..=longest).contains(&pause), "{attempt}: {pause:?}");
+            }
+            for (asked, least) in [(7, 7), (86_400, 120)] {
+                let pause = pause(&limits, 1, Some(second(asked)));
+                assert!((second(least)..=second(least).mul_f64(1.1)).contains(&pause), "{asked}: {pause:?}");
+            }
+        }
+    }
+}
