@@ -1,0 +1,353 @@
+//! RAP servers: calls over HTTP.
+//!
+//! In: dispatches and cancellations of the tools of one server. Out: `Record::Accepted` when the server took a call over (its
+//! result comes to the gateway), or an error result. Always: a call's id and callback URL are the same in every attempt
+//! under one dispatch; 4xx is final, 5xx and network errors are tried again a bounded number of times.
+
+use super::command::Process;
+use super::config::{Config, Reach, Source};
+use super::discovery::{Toolset, discover, in_words, read_at_most};
+use super::outbox::{Outbox, RUNTIME, failed, now_ms};
+use super::wire::{CancelToolCall, Invocation};
+use super::{Error, lane, pause};
+use crate::capability::CapabilityKey;
+use crate::catalog::Catalog;
+use serde_json::value::RawValue;
+use slackwater_core::effect::Dispatch;
+use slackwater_core::port::ToTool;
+use slackwater_core::record::Record;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::task::JoinHandle;
+
+/// The pauses between attempts to find a server or to start it, in milliseconds.
+const FIND_FIRST_MS: u64 = 250;
+const FIND_MAX_MS: u64 = 30_000;
+/// A command that ran this long had started well: the pause before its next start is the first one again.
+const RAN_WELL_MS: u64 = 60_000;
+/// How many cancellations of one server are under way at a time. More are dropped: they are a courtesy.
+const CANCELS_MAX: usize = 64;
+/// How much of an answer's body is read, and how much of it the model is shown, in bytes.
+const BODY_LENGTH_MAX: usize = 64 << 10;
+const SHOWN_LENGTH_MAX: usize = 500;
+const DAY_MS: u64 = 86_400_000;
+
+/// What all servers share.
+pub(super) struct Shared {
+    pub(super) client: reqwest::Client,
+    pub(super) key: CapabilityKey,
+    /// The gateway's address without a slash at the end.
+    pub(super) callback_base: String,
+    pub(super) catalog: Catalog,
+    /// Told whenever something becomes known of a server.
+    pub(super) changed: Arc<Notify>,
+    pub(super) config: Config,
+    pub(super) outbox: Outbox,
+}
+
+/// What is known of a server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    /// The last toolset found. Its tools stay in the catalog while the server is away.
+    toolset: Option<Arc<Toolset>>,
+    /// Why the server cannot be used at present.
+    trouble: Option<Arc<Error>>,
+}
+
+impl State {
+    /// Whether it is known what the server offers, if anything.
+    pub(super) fn is_settled(&self) -> bool {
+        self.toolset.is_some() || matches!(self.trouble.as_deref(), Some(Error::Refused { .. }))
+    }
+
+    /// Why the server cannot be used at present, in words.
+    pub(super) fn trouble(&self) -> Option<String> {
+        match (&self.trouble, &self.toolset) {
+            (Some(trouble), _) => Some(trouble.to_string()),
+            (None, None) => Some("it has not answered yet".to_owned()),
+            (None, Some(_)) => None,
+        }
+    }
+}
+
+/// One server, found or not.
+pub(super) struct Server {
+    /// What it is called in logs and in the catalog.
+    pub(super) label: String,
+    /// What is known of it.
+    pub(super) state: watch::Receiver<State>,
+    /// Where its calls go.
+    pub(super) asks: mpsc::UnboundedSender<ToTool>,
+    keeper: JoinHandle<()>,
+    lane: JoinHandle<()>,
+}
+
+/// The client of all servers. It never follows a redirect: that would turn an invocation into another request.
+pub(super) fn client() -> reqwest::Client {
+    reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(Duration::from_secs(10))
+        .no_proxy()
+        .build()
+        .expect("invariant: the client's settings are constants")
+}
+
+impl Server {
+    /// Starts looking for a server, and doing its calls.
+    pub(super) fn start(source: Source, shared: Arc<Shared>) -> Self {
+        let (publish, state) = watch::channel(State::default());
+        let (asks, receive) = mpsc::unbounded_channel();
+        let keeper = Keeper { label: source.label.clone(), shared: shared.clone(), publish };
+        let keeper = tokio::spawn(async move {
+            match source.reach {
+                Reach::Url(base) => keeper.find(&base).await,
+                Reach::Command(command) => keeper.supervise(command).await,
+            }
+        });
+        let caller = Arc::new(Caller { label: source.label.clone(), state: state.clone(), shared: shared.clone() });
+        let cancels = Arc::new(Semaphore::new(CANCELS_MAX));
+        let canceller = caller.clone();
+        let lane = tokio::spawn(lane::run(
+            receive,
+            shared.config.invocations_max,
+            shared.outbox.clone(),
+            move |dispatch| {
+                let caller = caller.clone();
+                async move { caller.call(dispatch).await }
+            },
+            move |dispatch| canceller.clone().cancel(dispatch, &cancels),
+        ));
+        Self { label: source.label, state, asks, keeper, lane }
+    }
+
+    /// Whether it offers a tool of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.state.borrow().toolset.as_ref().is_some_and(|set| set.tools.iter().any(|tool| tool.name == name))
+    }
+
+    /// Drops its calls and ends its command.
+    pub(super) async fn stop(self) {
+        drop(self.asks);
+        self.keeper.abort();
+        let _ = self.lane.await;
+        let _ = self.keeper.await;
+    }
+}
+
+/// Keeps what is known of a server true.
+struct Keeper {
+    label: String,
+    shared: Arc<Shared>,
+    publish: watch::Sender<State>,
+}
+
+impl Keeper {
+    /// Looks for the toolset until there is one that can be used.
+    async fn find(&self, base: &str) {
+        let mut failures = 0;
+        loop {
+            match discover(&self.shared.client, base).await {
+                Ok(toolset) => return self.found(toolset),
+                Err(error) => self.in_trouble(error),
+            }
+            failures += 1;
+            tokio::time::sleep(pause::after(failures, FIND_FIRST_MS, FIND_MAX_MS)).await;
+        }
+    }
+
+    /// Runs a command, finds its toolset, and starts it again whenever it ends.
+    async fn supervise(&self, command: super::config::Command) {
+        let limit = Duration::from_millis(self.shared.config.command_start_limit_ms);
+        let mut failures = 0;
+        loop {
+            let started = tokio::time::Instant::now();
+            let error = match Process::start(&self.label, &command, limit).await {
+                Err(error) => error,
+                Ok(mut process) => {
+                    let base = process.base();
+                    tokio::select! {
+                        () = async { self.find(&base).await; std::future::pending().await } => continue,
+                        error = process.ended() => error,
+                    }
+                }
+            };
+            self.in_trouble(error);
+            failures = if started.elapsed().as_millis() as u64 >= RAN_WELL_MS { 1 } else { failures + 1 };
+            tokio::time::sleep(pause::after(failures, FIND_FIRST_MS, FIND_MAX_MS)).await;
+        }
+    }
+
+    fn found(&self, toolset: Toolset) {
+        tracing::info!(server = self.label, toolset = toolset.name, tools = toolset.tools.len(), "tool server found");
+        if let (Ok(base), Ok(endpoint)) = (url::Url::parse(&toolset.base), url::Url::parse(&toolset.endpoint))
+            && base.origin() != endpoint.origin()
+        {
+            tracing::warn!(server = self.label, endpoint = toolset.endpoint, "the toolset sends its calls elsewhere");
+        }
+        for name in self.shared.catalog.offer(&self.label, toolset.tools.clone()) {
+            tracing::warn!(
+                server = self.label,
+                tool = name,
+                "another source offers a tool of this name; neither is used"
+            );
+        }
+        self.publish.send_replace(State { toolset: Some(Arc::new(toolset)), trouble: None });
+        self.shared.changed.notify_one();
+    }
+
+    fn in_trouble(&self, error: Error) {
+        let before = self.publish.borrow().clone();
+        // The same trouble is told once, not at every attempt.
+        if before.trouble().as_deref() != Some(&error.to_string()) {
+            tracing::warn!(server = self.label, "{error}");
+        }
+        let refused = matches!(error, Error::Refused { .. });
+        if refused && before.toolset.is_some() {
+            self.shared.catalog.offer(&self.label, Vec::new());
+        }
+        let toolset = before.toolset.filter(|_| !refused);
+        self.publish.send_replace(State { toolset, trouble: Some(Arc::new(error)) });
+        self.shared.changed.notify_one();
+    }
+}
+
+/// Does the calls of a server.
+struct Caller {
+    label: String,
+    state: watch::Receiver<State>,
+    shared: Arc<Shared>,
+}
+
+/// Why an attempt failed, in words for the model.
+enum Failed {
+    /// Trying again will not help.
+    Finally(String),
+    /// It may pass.
+    ForNow(String),
+}
+
+impl Caller {
+    async fn call(&self, dispatch: Dispatch) -> Record {
+        match self.deliver(&dispatch).await {
+            Ok(()) => Record::Accepted(dispatch.call),
+            Err(text) => {
+                let toolset = self.state.borrow().toolset.clone();
+                failed(dispatch.call, toolset.as_ref().map_or(RUNTIME, |toolset| &toolset.name), text)
+            }
+        }
+    }
+
+    /// Tries until the server has taken the call over; or says, for the model, why it has not.
+    async fn deliver(&self, dispatch: &Dispatch) -> Result<(), String> {
+        let config = &self.shared.config;
+        let body = self.invocation(dispatch)?;
+        let mut failures = 0;
+        loop {
+            let why = match self.attempt(&body).await {
+                Ok(()) => return Ok(()),
+                Err(Failed::Finally(text)) => return Err(text),
+                Err(Failed::ForNow(text)) => text,
+            };
+            failures += 1;
+            tracing::debug!(server = self.label, call = body.id, failures, why, "an invocation failed");
+            if failures >= config.invocation_attempts {
+                return Err(format!(
+                    "The tool server did not take the call over in {failures} attempts: it {why}. Whether the tool did anything is not known. Try again later, go on without it, or tell the user."
+                ));
+            }
+            tokio::time::sleep(pause::after(failures, config.retry_first_ms, config.retry_max_ms)).await;
+        }
+    }
+
+    fn invocation(&self, dispatch: &Dispatch) -> Result<Invocation, String> {
+        let Dispatch { thread, call, name, arguments } = dispatch;
+        let expires_ms = now_ms().saturating_add(self.shared.config.callback_lifetime_days.saturating_mul(DAY_MS));
+        let token = self.shared.key.token(*thread, *call, expires_ms);
+        Ok(Invocation {
+            operation: name.clone(),
+            arguments: arguments_object(name, arguments)?,
+            id: call.effect_id(*thread),
+            call_id: None,
+            callback_url: format!("{}/v1/callbacks/{token}", self.shared.callback_base),
+            group_id: thread.to_string(),
+            user_id: None,
+            thread_ancestors: Vec::new(),
+        })
+    }
+
+    async fn attempt(&self, body: &Invocation) -> Result<(), Failed> {
+        let state = self.state.borrow().clone();
+        // Asked anew at each attempt: a command that was started again is somewhere else.
+        let toolset = match state {
+            State { trouble: Some(trouble), .. } => {
+                return Err(Failed::ForNow(format!("cannot be used at present: {trouble}")));
+            }
+            State { toolset: Some(toolset), .. } => toolset,
+            State { toolset: None, .. } => return Err(Failed::ForNow("has not been found yet".to_owned())),
+        };
+        let response = self
+            .shared
+            .client
+            .post(&toolset.endpoint)
+            .timeout(Duration::from_millis(self.shared.config.invocation_timeout_ms))
+            .json(body)
+            .send()
+            .await
+            .map_err(|error| Failed::ForNow(in_words(&error)))?;
+        let status = response.status();
+        // The body is read so that the connection can be used again; what it says only matters when it is a complaint.
+        let said = read_at_most(response, BODY_LENGTH_MAX).await.unwrap_or_default();
+        if status.is_success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&said);
+        let said = match said.trim() {
+            "" => String::new(),
+            said => format!(" and said: {}", said.chars().take(SHOWN_LENGTH_MAX).collect::<String>()),
+        };
+        if status.is_server_error() {
+            return Err(Failed::ForNow(format!("answered {status}{said}")));
+        }
+        Err(Failed::Finally(format!(
+            "The tool server refused the call: it answered {status}{said}. Do not repeat the call unchanged; correct it, go on without it, or tell the user."
+        )))
+    }
+
+    /// Tells the server that nobody waits for a call any more. Nobody waits for this either.
+    fn cancel(self: Arc<Self>, dispatch: Dispatch, cancels: &Arc<Semaphore>) {
+        let Some(toolset) = self.state.borrow().toolset.clone() else { return };
+        let Ok(permit) = cancels.clone().try_acquire_owned() else {
+            tracing::debug!(server = self.label, "too many cancellations at a time; one was dropped");
+            return;
+        };
+        tokio::spawn(async move {
+            let url = format!("{}/cancel_tool_call", toolset.base);
+            let body = CancelToolCall {
+                thread_id: dispatch.thread.to_string(),
+                tool_call_id: dispatch.call.effect_id(dispatch.thread),
+            };
+            let timeout = Duration::from_millis(self.shared.config.invocation_timeout_ms);
+            match self.shared.client.post(&url).timeout(timeout).json(&body).send().await {
+                Ok(response) => {
+                    tracing::debug!(url, status = %response.status(), "told a tool server of a cancellation")
+                }
+                Err(error) => {
+                    tracing::debug!(url, why = in_words(&error), "could not tell a tool server of a cancellation")
+                }
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// The arguments as they are sent; or what the model is told if they are no JSON object.
+fn arguments_object(name: &str, arguments: &str) -> Result<Box<RawValue>, String> {
+    let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
+    let wrong = |why: String| {
+        format!("The arguments of {name} are {why}. Call {name} again with one JSON object that fits its schema.")
+    };
+    let raw: Box<RawValue> =
+        serde_json::from_str(arguments).map_err(|error| wrong(format!("not valid JSON: {error}")))?;
+    if raw.get().starts_with('{') { Ok(raw) } else { Err(wrong("valid JSON, but not an object".to_owned())) }
+}

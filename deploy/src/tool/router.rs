@@ -1,0 +1,122 @@
+//! The router: which source does a call.
+//!
+//! In: dispatches and cancellations of all sources. Out: each to the source that owns the name; an error result if none
+//! does. Always: a name that two sources share is usable in neither; a name that is unknown only because its server has
+//! not been found yet waits for it, for a bounded time after the start.
+
+use super::local::Local;
+use super::outbox::{Outbox, RUNTIME, failed};
+use super::rap::Server;
+use crate::catalog::Catalog;
+use slackwater_core::effect::Dispatch;
+use slackwater_core::port::ToTool;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// What the router works with.
+pub(super) struct Router {
+    pub(super) receive: mpsc::UnboundedReceiver<ToTool>,
+    pub(super) servers: Vec<Server>,
+    pub(super) local: Local,
+    pub(super) catalog: Catalog,
+    /// Something has become known of a server.
+    pub(super) changed: Arc<Notify>,
+    /// How long after the start a call of an unknown tool waits for servers that have not been found yet.
+    pub(super) wait: Duration,
+    pub(super) outbox: Outbox,
+    pub(super) stop: CancellationToken,
+}
+
+/// Who does the calls of a name.
+enum Owner<'a> {
+    One(&'a mpsc::UnboundedSender<ToTool>),
+    Shared,
+    Nobody,
+}
+
+impl Router {
+    /// Routes until nobody can ask any more, or until it is told to stop.
+    pub(super) async fn run(mut self) {
+        let patience = Instant::now() + self.wait;
+        let mut held: Vec<Dispatch> = Vec::new();
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => break,
+                ask = self.receive.recv() => match ask {
+                    None => break,
+                    Some(ToTool::Dispatch(dispatch)) => held.extend(self.route(dispatch, patience)),
+                    Some(ToTool::Cancel(dispatch)) => {
+                        held.retain(|other| (other.thread, other.call) != (dispatch.thread, dispatch.call));
+                        if let Owner::One(lane) = self.owner(&dispatch.name) {
+                            let _ = lane.send(ToTool::Cancel(dispatch));
+                        }
+                    }
+                },
+                () = self.changed.notified() => {
+                    held = std::mem::take(&mut held).into_iter().filter_map(|dispatch| self.route(dispatch, patience)).collect();
+                }
+                () = tokio::time::sleep_until(patience), if !held.is_empty() => {
+                    held = std::mem::take(&mut held).into_iter().filter_map(|dispatch| self.route(dispatch, patience)).collect();
+                }
+            }
+        }
+        for server in self.servers {
+            server.stop().await;
+        }
+        self.local.stop().await;
+    }
+
+    /// Sends a call on its way; or gives it back if it has to wait for a server to be found.
+    fn route(&self, dispatch: Dispatch, patience: Instant) -> Option<Dispatch> {
+        match self.owner(&dispatch.name) {
+            Owner::One(lane) => {
+                let _ = lane.send(ToTool::Dispatch(dispatch));
+            }
+            Owner::Shared => {
+                let text = format!(
+                    "The tool {:?} cannot be used: two tool servers offer that name. Use another tool, or tell the user to rename one of them.",
+                    dispatch.name
+                );
+                self.outbox.put(dispatch.thread, failed(dispatch.call, RUNTIME, text));
+            }
+            Owner::Nobody
+                if Instant::now() < patience
+                    && self.servers.iter().any(|server| !server.state.borrow().is_settled()) =>
+            {
+                return Some(dispatch);
+            }
+            Owner::Nobody => {
+                self.outbox.put(dispatch.thread, failed(dispatch.call, RUNTIME, self.unknown(&dispatch.name)));
+            }
+        }
+        None
+    }
+
+    fn owner(&self, name: &str) -> Owner<'_> {
+        let servers = self.servers.iter().filter(|server| server.has(name)).map(|server| &server.asks);
+        let mut owners = self.local.has(name).then_some(&self.local.asks).into_iter().chain(servers);
+        match (owners.next(), owners.next()) {
+            (Some(owner), None) => Owner::One(owner),
+            (Some(_), Some(_)) => Owner::Shared,
+            (None, _) => Owner::Nobody,
+        }
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let tools = self.catalog.tools();
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        let mut text = match names.is_empty() {
+            true => format!("There is no tool named {name:?}, and no other tool either."),
+            false => format!("There is no tool named {name:?}. The tools there are: {}.", names.join(", ")),
+        };
+        for server in &self.servers {
+            if let Some(trouble) = server.state.borrow().trouble() {
+                text.push_str(&format!(" The tool server {} cannot be used at present: {trouble}.", server.label));
+            }
+        }
+        text
+    }
+}
