@@ -1,1 +1,3 @@
 //! tool
+
+pub mod wire;
