@@ -1,0 +1,97 @@
+//! Callbacks: `POST /v1/callbacks/{token}`, by which tools answer (Reactive Agent Protocol).
+//!
+//! In: a callback, at the URL that its call was given. Out: 200 once the result is on stable storage. Always: the capability
+//! in the URL is checked before anything else, and the body can only speak for the thread and call that it names.
+
+use super::body;
+use super::problem::Problem;
+use super::server::AppState;
+use super::shards::now_ms;
+use crate::capability::BadToken;
+use crate::tool::wire::{BadCallback, Callback};
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Json;
+use serde_json::{Value, json};
+use slackwater_core::effect::Outcome;
+use slackwater_core::record::{Origin, Proof, Record};
+
+pub(super) async fn post(
+    State(app): State<AppState>,
+    Path(token): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    let (thread, call) = app.key.verify(&token, now_ms()).map_err(bad_token)?;
+    let read = body::read(&app, &headers, body, app.config.limits.callback_bytes_max).await?;
+    let callback = Callback::parse(&read.bytes).map_err(bad_callback)?;
+    callback.check(thread, call).map_err(bad_callback)?;
+    let result = match callback {
+        Callback::ToolResult(result) => result,
+        Callback::SubscriptionEvent(_) => return Err(not_supported("subscription_event")),
+        Callback::Oauth(_) => return Err(not_supported("oauth")),
+        Callback::UserChoice(_) => return Err(not_supported("user_choice")),
+        Callback::ViewUpdate(_) => return Err(not_supported("view_update")),
+    };
+    let origin = Origin { who: "tool".to_owned(), proof: Proof::Capability };
+    let result = result.into_record(thread, call, origin).map_err(bad_callback)?;
+    let (number, duplicate) = match app.shards.submit(thread, Record::Result(result)).await? {
+        Outcome::Taken(number) => (number, false),
+        Outcome::Duplicate(number) => (number, true),
+        Outcome::Refused(refusal) => return Err(Problem::refused(refusal)),
+    };
+    Ok(Json(json!({
+        "thread": thread.to_string(),
+        "call": call.to_string(),
+        "number": number,
+        "duplicate": duplicate,
+    })))
+}
+
+fn bad_token(bad: BadToken) -> Problem {
+    let (status, kind) = match bad {
+        BadToken::Malformed => (StatusCode::UNAUTHORIZED, "malformed-token"),
+        BadToken::Forged => (StatusCode::FORBIDDEN, "forged-token"),
+        BadToken::Expired => (StatusCode::FORBIDDEN, "expired-token"),
+    };
+    let help = "Post to the callback_url of the invocation that is answered, unchanged. A call that was not answered in time cannot be answered any more.";
+    Problem::new(status, kind, "The capability in the URL is not accepted", sentence(&bad.to_string()), help)
+}
+
+fn bad_callback(bad: BadCallback) -> Problem {
+    let (status, kind, title, field) = match &bad {
+        BadCallback::OtherThread { .. } => {
+            (StatusCode::FORBIDDEN, "other-thread", "The callback is for another thread", Some("group_id"))
+        }
+        BadCallback::OtherCall { .. } => {
+            (StatusCode::FORBIDDEN, "other-call", "The callback is for another call", Some("id"))
+        }
+        BadCallback::UnknownType(_) => {
+            (StatusCode::BAD_REQUEST, "bad-callback", "This is not a callback", Some("type"))
+        }
+        _ => (StatusCode::BAD_REQUEST, "bad-callback", "This is not a callback", None),
+    };
+    let help = "Send a callback of the Reactive Agent Protocol; `thread` and call are those of the invocation.";
+    let problem = Problem::new(status, kind, title, sentence(&bad.to_string()), help);
+    match field {
+        Some(field) => problem.in_field(field),
+        None => problem,
+    }
+}
+
+fn not_supported(kind: &str) -> Problem {
+    Problem::new(
+        StatusCode::NOT_IMPLEMENTED,
+        "not-supported",
+        "This kind of callback is not supported yet",
+        format!("Callbacks of the type {kind} are not supported yet; nothing was taken."),
+        "Answer the call with a tool_result.",
+    )
+    .in_field("type")
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}

@@ -1,0 +1,154 @@
+//! How clients are shown what a thread does: outputs, chunks, waits and standings as JSON.
+//!
+//! In: outputs of the fold. Out: JSON with stable names. Always: every moment is given in milliseconds since the Unix epoch
+//! (`…_ms`) and as RFC 3339 beside it; fields may be added and never change their meaning.
+
+use serde_json::{Value, json};
+use slackwater_core::effect::{Output, Shown, Wait};
+use slackwater_core::history::{Answered, Event, Item};
+use slackwater_core::id::CallId;
+use slackwater_core::port::{Chunk, Part};
+use slackwater_core::record::{Block, Content};
+use slackwater_core::thread::Standing;
+
+/// An output: the name of its kind, and what it says.
+pub fn output(output: &Output) -> (&'static str, Value) {
+    let (kind, mut data) = match &output.shown {
+        Shown::Message(item) => ("message", said(item)),
+        Shown::Turn { item, end, usage } => {
+            let mut data = said(item);
+            data["end"] = json!(end);
+            data["usage"] = json!(usage);
+            ("turn", data)
+        }
+        Shown::Result(item) => ("result", said(item)),
+        Shown::Event(item) => ("event", said(item)),
+        Shown::Failure { class, message } => ("failure", json!({"class": class, "message": message})),
+        Shown::Waiting(waits) => ("waiting", json!({"waits": waits.iter().map(wait).collect::<Vec<_>>()})),
+        Shown::Stopped => ("stopped", json!({})),
+    };
+    data["id"] = json!(output.id.to_string());
+    data["at_ms"] = json!(output.at_ms);
+    data["at"] = rfc3339(output.at_ms);
+    (kind, data)
+}
+
+/// A chunk: the name of its kind, and what it says.
+pub fn chunk(chunk: &Chunk) -> (&'static str, Value) {
+    let seen = chunk.seen;
+    match &chunk.part {
+        Part::Started => ("started", json!({"seen": seen})),
+        Part::Text(text) => ("chunk", json!({"seen": seen, "text": text})),
+        Part::Reasoning(text) => ("chunk", json!({"seen": seen, "reasoning": text})),
+        Part::Void => ("void", json!({"seen": seen})),
+    }
+}
+
+/// Where a thread stands.
+pub fn standing(standing: &Standing) -> Value {
+    json!({
+        "thread": standing.thread.to_string(),
+        "name": standing.name,
+        "state": standing.state,
+        "waits": standing.waits.iter().map(wait).collect::<Vec<_>>(),
+        "last": standing.last,
+        "last_at_ms": standing.last_at_ms,
+        "last_at": rfc3339(standing.last_at_ms),
+        "items": standing.items,
+        "pending": standing.pending,
+    })
+}
+
+/// What a thread waits for.
+pub fn wait(wait: &Wait) -> Value {
+    let since = |since_ms: &u64| (json!(since_ms), rfc3339(*since_ms));
+    match wait {
+        Wait::Model { seen } => json!({"on": "model", "seen": seen}),
+        Wait::Call { call, name, since_ms, accepted } => {
+            let (since_ms, since) = since(since_ms);
+            json!({"on": "call", "call": call.to_string(), "name": name, "accepted": accepted, "since_ms": since_ms, "since": since})
+        }
+        Wait::Timer { call, since_ms, due_ms } => {
+            let (since_ms, since) = since(since_ms);
+            let due = due_ms.map_or(Value::Null, rfc3339);
+            json!({"on": "timer", "call": call.to_string(), "since_ms": since_ms, "since": since, "due_ms": due_ms, "due": due})
+        }
+        Wait::Input { call, since_ms } => {
+            let (since_ms, since) = since(since_ms);
+            let call = call.map(|call| call.to_string());
+            json!({"on": "input", "call": call, "since_ms": since_ms, "since": since})
+        }
+    }
+}
+
+fn said(item: &Item) -> Value {
+    match item {
+        Item::User { number, content } => json!({"number": number, "text": text(content), "content": content}),
+        Item::Assistant { number, blocks, cut } => {
+            let mut texts = Vec::new();
+            let mut reasoning = Vec::new();
+            let mut calls = Vec::new();
+            for block in blocks {
+                match block {
+                    Block::Text(text) => texts.push(text.as_str()),
+                    Block::Reasoning { text, .. } => reasoning.push(text.as_str()),
+                    Block::Call { name, arguments: written, .. } => {
+                        let id = CallId { number: *number, index: u16::try_from(calls.len()).unwrap_or(u16::MAX) };
+                        calls.push(json!({"id": id.to_string(), "name": name, "arguments": arguments(written)}));
+                    }
+                }
+            }
+            json!({"number": number, "text": texts.concat(), "reasoning": reasoning.concat(), "calls": calls, "cut": cut})
+        }
+        Item::Result(answer) => result(answer),
+        Item::Event(event) => self::event(event),
+    }
+}
+
+fn result(answer: &Answered) -> Value {
+    let display = answer.display.as_ref().map(|json| serde_json::from_str(json).unwrap_or_else(|_| json!(json)));
+    json!({
+        "call": answer.call.to_string(),
+        "name": answer.name,
+        "by": answer.by,
+        "is_error": answer.by.is_error(),
+        "text": text(&answer.content),
+        "content": answer.content,
+        "display": display,
+    })
+}
+
+fn event(event: &Event) -> Value {
+    json!({
+        "event": event.id.to_string(),
+        "name": event.original_tool_name,
+        "arguments": arguments(&event.original_args),
+        "text": text(&event.content),
+        "content": event.content,
+    })
+}
+
+/// Arguments as the object that the model wrote, or as its text if that is no JSON.
+fn arguments(text: &str) -> Value {
+    if text.trim().is_empty() {
+        return json!({});
+    }
+    serde_json::from_str(text).unwrap_or_else(|_| json!(text))
+}
+
+fn text(content: &[Content]) -> String {
+    let texts: Vec<&str> = content
+        .iter()
+        .filter_map(|piece| match piece {
+            Content::Text(text) => Some(text.as_str()),
+            Content::Image { .. } | Content::File { .. } => None,
+        })
+        .collect();
+    texts.join("\n")
+}
+
+/// A moment as RFC 3339 in UTC; null if it lies beyond what that can say.
+fn rfc3339(ms: u64) -> Value {
+    let moment = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    moment.map_or(Value::Null, |moment| json!(moment.to_string()))
+}

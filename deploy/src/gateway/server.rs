@@ -1,0 +1,215 @@
+//! The server: what every request meets before its handler, and what handlers share.
+//!
+//! In: connections. Out: responses. Always: no more connections than the bound; every error is a problem document; what
+//! the table of routes calls guarded is not reached by a sender who is not known.
+
+use super::body::{BYTES_PER_PERMIT, Fields};
+use super::config::Config;
+use super::guard::{self, Guard};
+use super::name::{self, Address};
+use super::problem::Problem;
+use super::routes::{Access, ROUTES};
+use super::shards::Shards;
+use crate::capability::CapabilityKey;
+use axum::Router;
+use axum::extract::connect_info::Connected;
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware;
+use axum::serve::{IncomingStream, Listener};
+use serde_json::Value;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+/// What handlers share.
+pub(super) struct App {
+    pub(super) shards: Shards,
+    pub(super) key: CapabilityKey,
+    pub(super) config: Config,
+    pub(super) guard: Guard,
+    /// The bytes of all bodies that are being worked on.
+    pub(super) bodies: Arc<Semaphore>,
+}
+
+pub(super) type AppState = Arc<App>;
+
+impl App {
+    pub(super) fn new(shards: Shards, key: CapabilityKey, config: Config, guard: Guard) -> Self {
+        let bodies = Arc::new(Semaphore::new(config.limits.bodies_bytes_max.div_ceil(BYTES_PER_PERMIT)));
+        Self { shards, key, config, guard, bodies }
+    }
+}
+
+/// The routes, and what stands before them.
+pub(super) fn router(app: AppState) -> Router {
+    let mut router = Router::new();
+    for route in ROUTES {
+        let handler = (route.handler)();
+        router = router.route(
+            route.path,
+            match route.access {
+                Access::Open | Access::Capability => handler,
+                Access::Sender => handler.route_layer(middleware::from_fn_with_state(app.clone(), guard::know_sender)),
+            },
+        );
+    }
+    router
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(app.clone(), guard::check_site))
+        .with_state(app)
+}
+
+async fn not_found(uri: Uri) -> Problem {
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "not-found",
+        "There is nothing at this path",
+        format!("There is nothing at {}.", uri.path()),
+        "GET / lists what there is; GET /openapi.json describes it.",
+    )
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method-not-allowed",
+        "This path has no such method",
+        format!("{} does not take {method}.", uri.path()),
+        "Use a method from the header Allow; GET /openapi.json describes them.",
+    )
+}
+
+/// The thread in a request's path.
+pub(super) struct ThreadPath(pub(super) Address);
+
+impl<S: Send + Sync> FromRequestParts<S> for ThreadPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let bad = |detail: String| Problem::field("thread", detail);
+        let Path(text) = Path::<String>::from_request_parts(parts, state).await.map_err(|e| bad(e.body_text()))?;
+        name::address(&text).map(Self).map_err(|error| bad(format!("{text:?} addresses no thread: {error}.")))
+    }
+}
+
+/// The parameters in a request's query.
+pub(super) struct Parameters(pub(super) Fields);
+
+impl<S: Send + Sync> FromRequestParts<S> for Parameters {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Query(pairs) = Query::<Vec<(String, String)>>::from_request_parts(parts, state)
+            .await
+            .map_err(|error| Problem::field("query", error.body_text()))?;
+        let mut fields = serde_json::Map::new();
+        for (name, value) in pairs {
+            if fields.insert(name.clone(), Value::String(value)).is_some() {
+                return Err(Problem::field(&name, format!("The parameter {name} is given twice.")));
+            }
+        }
+        Fields::of(String::new(), Value::Object(fields)).map(Self)
+    }
+}
+
+/// The listener: as many connections as the bound lets in, all of which end when the gateway has stopped.
+pub(super) struct Door {
+    listener: TcpListener,
+    free: Arc<Semaphore>,
+    closed: CancellationToken,
+}
+
+impl Door {
+    pub(super) fn new(listener: TcpListener, connections_max: usize, closed: CancellationToken) -> Self {
+        Self { listener, free: Arc::new(Semaphore::new(connections_max)), closed }
+    }
+}
+
+impl Listener for Door {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        let permit = self.free.clone().acquire_owned().await.expect("invariant: the semaphore is never closed");
+        let (stream, peer) = Listener::accept(&mut self.listener).await;
+        // Small chunks are sent at once. A socket that cannot do it is merely slower.
+        let _ = stream.set_nodelay(true);
+        let closed = Box::pin(self.closed.clone().cancelled_owned());
+        (Connection { stream, peer, closed, _permit: permit }, peer)
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// A connection, counted.
+pub(super) struct Connection {
+    stream: TcpStream,
+    peer: SocketAddr,
+    closed: Pin<Box<WaitForCancellationFutureOwned>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    fn check_open(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        match self.closed.as_mut().poll(context) {
+            Poll::Ready(()) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the gateway has stopped")),
+            Poll::Pending => Ok(()),
+        }
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.check_open(context)?;
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        self.check_open(context)?;
+        Pin::new(&mut self.stream).poll_write(context, from)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        from: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.check_open(context)?;
+        Pin::new(&mut self.stream).poll_write_vectored(context, from)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub(super) SocketAddr);
+
+impl Connected<IncomingStream<'_, Door>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Door>) -> Self {
+        Self(stream.io().peer)
+    }
+}
