@@ -154,6 +154,8 @@ pub enum ToGateway {
     Chunk(Chunk),
     /// The answer to a query.
     Reply(Ticket, Reply),
+    /// How many threads of the shard are in memory now.
+    Awake(usize),
 }
 
 /// What a gateway asks of a shard.

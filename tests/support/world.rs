@@ -70,6 +70,7 @@ pub struct World {
     pub timers: Vec<ToTimer>,
     pub rests: Vec<Rest>,
     pub recalls: usize,
+    pub awake: usize,
     pub prompted: usize,
 }
 
@@ -175,6 +176,7 @@ impl World {
                         assert!(output.id.number <= self.last(output.thread), "durable_before_act");
                     }
                     ToGateway::Chunk(_) | ToGateway::Reply(..) => {}
+                    ToGateway::Awake(threads) => self.awake = threads,
                 }
             }
             if answers.is_empty() {
@@ -229,6 +231,7 @@ impl World {
     /// At the end: nothing is in flight, everybody has an answer, and the last hint says that the thread rests.
     pub fn assert_at_rest(&self, ids: &[ThreadId], answers: usize) {
         assert!(self.prompts.is_empty(), "a prompt is left");
+        assert_eq!(self.awake, 0, "an_idle_thread_is_data");
         assert_eq!(self.outcomes.len(), answers);
         for &id in ids {
             assert_eq!(self.fold(id).prompt(), None);

@@ -36,6 +36,7 @@ struct State {
     queries: HashMap<u64, oneshot::Sender<Result<Reply, SubmitError>>>,
     subscribers: HashMap<ThreadId, Vec<Arc<Buffer>>>,
     subscriber_count: usize,
+    awake: usize,
 }
 
 /// Whether the shards run.
@@ -105,10 +106,16 @@ impl Shards {
             queries: HashMap::new(),
             subscribers: HashMap::new(),
             subscriber_count: 0,
+            awake: 0,
         });
         let shards = Self(Arc::new(Inner { config, next_request, state }));
         let (from, to) = shards.connect();
         (shards, from, to)
+    }
+
+    /// How many threads are in memory, as the shard said last.
+    pub fn awake(&self) -> usize {
+        self.state().awake
     }
 
     /// New ends for a flow that is started in place of the one before. What still waited for that one is answered with
@@ -326,6 +333,7 @@ impl Shards {
                 }
             }
             ToGateway::Answer(..) | ToGateway::Reply(..) => {}
+            ToGateway::Awake(threads) => self.state().awake = threads,
             ToGateway::Output(output) => {
                 for buffer in state.subscribers.get(&output.thread).into_iter().flatten() {
                     buffer.push(Live::Output(output.clone()));

@@ -92,6 +92,8 @@ impl ToWorld {
 #[derive(Clone, Debug, Default)]
 pub struct Awake {
     threads: BTreeMap<ThreadId, Slot>,
+    /// The number of threads that was told last.
+    told: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -137,17 +139,11 @@ impl Awake {
         touched.sort_unstable();
         touched.dedup();
         touched.into_iter().for_each(|thread| self.settle(thread, &mut out));
+        if self.told != self.threads.len() {
+            self.told = self.threads.len();
+            out.push(ToWorld::Gateway(ToGateway::Awake(self.told)));
+        }
         out
-    }
-
-    /// How many threads are in memory.
-    pub fn len(&self) -> usize {
-        self.threads.len()
-    }
-
-    /// Whether no thread is in memory.
-    pub fn is_empty(&self) -> bool {
-        self.threads.is_empty()
     }
 
     fn admit(&mut self, record: Committed, out: &mut Vec<ToWorld>) {
