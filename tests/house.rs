@@ -1,0 +1,1 @@
+//! Keeps the house: what may import what, and how a file looks.
