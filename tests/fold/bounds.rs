@@ -108,6 +108,23 @@ fn a_turn_that_does_something_starts_the_count_again() {
     }
 }
 
+#[test]
+fn a_turn_of_text_starts_the_count_again_also_when_an_event_keeps_the_thread_going() {
+    let mut story = Story::new();
+    story.message("a", "build it");
+    story.turn(1, vec![call("build", "{}")]);
+    story.message("b", "never mind");
+    for _ in 1..REFUSED_TURNS_MAX {
+        let seen = story.thread.prompt().unwrap().seen;
+        story.turn(seen, vec![call("sleep", "{}")]);
+    }
+    let seen = story.thread.prompt().unwrap().seen;
+    story.result(2, 0, "built after all");
+    story.turn(seen, vec![say("hm")]);
+    let seen = story.thread.prompt().unwrap().seen;
+    assert!(!failed(&story.turn(seen, vec![call("sleep", "{}")])));
+}
+
 /// A thread whose queue is full while the prompt of record 1 is under way.
 fn full() -> Thread {
     let mut thread = Thread::new(crate::story::THREAD);

@@ -1,7 +1,7 @@
 //! The rules of sleeping (behaviour, section 6).
 
 use crate::story::{Story, asked, call, say};
-use slackwater_core::effect::{Due, Effect, Wait};
+use slackwater_core::effect::{Due, Effect, Shown, Wait};
 use slackwater_core::id::CallId;
 use slackwater_core::thread::State;
 
@@ -129,7 +129,11 @@ fn a_time_on_a_wall_is_armed_by_the_timer() {
     assert_eq!(story.thread.owed(), [Effect::Arm { thread: crate::story::THREAD, call: CALL, due: wall }]);
     assert!(story.thread.rest().is_none(), "until the timer has said which moment that is");
     assert_eq!(story.thread.standing().waits, [Wait::Timer { call: CALL, since_ms: 2_000, due_ms: None }]);
-    assert_eq!(asked(&story.armed(2, 0, 1_935_644_400_000)), [""; 0]);
+    let applied = story.armed(2, 0, 1_935_644_400_000);
+    assert_eq!(asked(&applied), [""; 0]);
+    let [Effect::Tell(told)] = &applied.effects[..] else { panic!("clients learn the moment: {applied:?}") };
+    let wait = Wait::Timer { call: CALL, since_ms: 2_000, due_ms: Some(1_935_644_400_000) };
+    assert_eq!(told.shown, Shown::Waiting(vec![wait]));
     assert_eq!(story.thread.rest().unwrap().timers, [(CALL, 1_935_644_400_000)]);
     assert_eq!(story.armed(2, 0, 5).effects, [], "the first word counts");
     assert_eq!(story.thread.rest().unwrap().timers, [(CALL, 1_935_644_400_000)]);
