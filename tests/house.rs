@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 500;
 
 /// What stands at the top beside what git ignores.
-const TOP: [&str; 16] = [
+const TOP: [&str; 17] = [
     "Cargo.toml",
     "Cargo.lock",
     "runtime",
@@ -37,6 +37,7 @@ const TOP: [&str; 16] = [
     "deny.toml",
     "rust-toolchain.toml",
     ".cargo",
+    ".config",
 ];
 
 #[test]

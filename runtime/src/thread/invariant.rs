@@ -9,8 +9,11 @@ use crate::id::{CallId, Number};
 use crate::record::Block;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Says how a thread breaks an invariant, if it does.
+type Invariant = fn(&Thread) -> Result<(), String>;
+
 /// The invariants, in the order in which they are checked.
-const ALL: [(&str, fn(&Thread) -> Result<(), String>); 7] = [
+const ALL: [(&str, Invariant); 7] = [
     ("every_call_has_one_result", every_call_has_one_result),
     ("every_answer_is_kept", every_answer_is_kept),
     ("one_order_per_thread", one_order_per_thread),
