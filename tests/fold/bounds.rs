@@ -125,6 +125,21 @@ fn a_turn_of_text_starts_the_count_again_also_when_an_event_keeps_the_thread_goi
     assert!(!failed(&story.turn(seen, vec![call("sleep", "{}")])));
 }
 
+#[test]
+fn a_message_starts_the_count_again() {
+    let mut story = Story::new();
+    story.message("a", "hello");
+    for _ in 1..REFUSED_TURNS_MAX {
+        let seen = story.thread.prompt().unwrap().seen;
+        story.turn(seen, vec![call("sleep", "{}")]);
+    }
+    let seen = story.thread.prompt().unwrap().seen;
+    story.failure(seen);
+    story.message("b", "try something else");
+    let seen = story.thread.prompt().unwrap().seen;
+    assert!(!failed(&story.turn(seen, vec![call("sleep", "{}")])));
+}
+
 /// A thread whose queue is full while the prompt of record 1 is under way.
 fn full() -> Thread {
     let mut thread = Thread::new(crate::story::THREAD);
@@ -149,6 +164,14 @@ fn a_full_queue_refuses_messages_until_a_turn_has_seen_them() {
     apply(&mut thread, crate::story::completion(1, vec![say("one")], slackwater_core::record::End::Cut));
     let number = thread.last() + 1;
     assert_eq!(apply(&mut thread, message("one more", "hello")), Outcome::Taken(number), "a refused id is not used up");
+}
+
+#[test]
+fn a_refused_message_does_not_ask_again_what_is_being_asked() {
+    let mut thread = full();
+    apply(&mut thread, message("one more", "hello"));
+    apply(&mut thread, crate::story::failure(PENDING_MAX as Number));
+    assert!(thread.prompt().is_none());
 }
 
 /// Found by review: a thread whose queue was full and that did not think refused every message for ever.

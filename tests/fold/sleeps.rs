@@ -149,11 +149,27 @@ fn a_wall_time_that_does_not_exist_is_an_error_result() {
 }
 
 #[test]
+fn a_timer_may_answer_a_sleep_itself() {
+    let mut story = called("sleep_until", WALL);
+    story.result(2, 0, "That time is past.");
+    assert_eq!(story.prompt().unwrap()[2], "built in 2.0: That time is past.");
+}
+
+#[test]
 fn only_a_sleep_that_waits_for_its_moment_is_armed() {
     let mut story = called("sleep", r#"{"seconds":1}"#);
     story.armed(2, 0, 9);
     story.armed(9, 9, 9);
     assert_eq!(story.thread.rest().unwrap().timers, [(CALL, 3_000)]);
+}
+
+#[test]
+fn no_tool_takes_over_a_sleep() {
+    let mut story = called("sleep", r#"{"seconds":1}"#);
+    assert_eq!(story.accepted(2, 0).effects, []);
+    assert_eq!(story.thread.standing().state, State::Sleeping);
+    story.fired(2, 0);
+    assert!(story.prompt().is_some());
 }
 
 #[test]

@@ -26,11 +26,11 @@ impl Thread {
             return Outcome::Duplicate(first);
         }
         if let Some(call) = self.open.get(&id) {
-            let by = match (result.is_error, call.is_sleep() || result.origin.is_runtime()) {
-                (true, true) => AnsweredBy::Refusal,
-                (true, false) => AnsweredBy::ToolFailure,
-                (false, _) if call.is_sleep() => AnsweredBy::BuiltIn,
-                (false, _) => AnsweredBy::Tool,
+            let by = match (result.is_error, call.is_sleep()) {
+                (true, _) if result.origin.is_runtime() => AnsweredBy::Refusal,
+                (true, _) => AnsweredBy::ToolFailure,
+                (false, true) => AnsweredBy::BuiltIn,
+                (false, false) => AnsweredBy::Tool,
             };
             self.answered.insert(id, step.number);
             self.answer(step, id, Answer { by, content: result.content, display: result.display });
