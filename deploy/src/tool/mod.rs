@@ -23,7 +23,7 @@ mod pause;
 mod rap;
 mod router;
 #[cfg(test)]
-mod test_server;
+mod tests;
 pub mod wire;
 
 pub use config::{Config, ServerConfig};
