@@ -40,6 +40,9 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+/// The longest useful wait for a server to be found, in milliseconds: a day.
+const UNKNOWN_TOOL_WAIT_MS_MAX: u64 = 86_400_000;
+
 /// Why tools cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -79,6 +82,9 @@ pub enum Error {
         /// What is wrong.
         fault: String,
     },
+    /// There is no HTTP client to be had.
+    #[error("the HTTP client for tool servers cannot be made: {0}; are the system's CA certificates installed?")]
+    Client(#[source] reqwest::Error),
 }
 
 /// What the host keeps of the running tools. Dropping it stops nothing; they stop when the sink of dispatches is dropped.
@@ -103,7 +109,7 @@ pub struct Trouble {
 /// runtime; servers are looked for in the background.
 ///
 /// # Errors
-/// [`Error::Config`] and [`Error::Local`]. What goes wrong with a server later is logged and does not stop the others.
+/// [`Error::Config`], [`Error::Local`] and [`Error::Client`]. What goes wrong with a server later is logged and does not stop the others.
 pub fn start(
     config: Config,
     local: Vec<LocalTool>,
@@ -115,8 +121,8 @@ pub fn start(
     let (from, to, inside) = port::ends();
     let outbox = outbox::Outbox::new(inside.send);
     let local = local::start(local, &config, &catalog, outbox.clone())?;
-    let limits = Arc::new(rap::Shared {
-        client: rap::client(),
+    let shared = Arc::new(rap::Shared {
+        client: rap::client()?,
         key,
         callback_base: callback_base.trim_end_matches('/').to_owned(),
         catalog: catalog.clone(),
@@ -125,7 +131,7 @@ pub fn start(
         outbox: outbox.clone(),
     });
     let servers: Vec<rap::Server> =
-        servers.into_iter().map(|source| rap::Server::start(source, limits.clone())).collect();
+        servers.into_iter().map(|source| rap::Server::start(source, shared.clone())).collect();
     let states = servers.iter().map(|server| (server.label.clone(), server.state.clone())).collect();
     let stop = CancellationToken::new();
     let router = router::Router {
@@ -133,8 +139,8 @@ pub fn start(
         servers,
         local,
         catalog,
-        changed: limits.changed.clone(),
-        wait: Duration::from_millis(limits.config.unknown_tool_wait_ms),
+        changed: shared.changed.clone(),
+        wait: Duration::from_millis(shared.config.unknown_tool_wait_ms.min(UNKNOWN_TOOL_WAIT_MS_MAX)),
         outbox,
         stop: stop.clone(),
     };

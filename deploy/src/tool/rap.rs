@@ -73,7 +73,7 @@ impl State {
 
 /// One server, found or not.
 pub(super) struct Server {
-    /// What it is called in logs and in the catalog.
+    /// What it is called in logs.
     pub(super) label: String,
     /// What is known of it.
     pub(super) state: watch::Receiver<State>,
@@ -83,14 +83,15 @@ pub(super) struct Server {
     lane: JoinHandle<()>,
 }
 
-/// The client of all servers. It never follows a redirect: that would turn an invocation into another request.
-pub(super) fn client() -> reqwest::Client {
+/// The client of all servers. It never follows a redirect, which would turn an invocation into another request, and never
+/// uses a proxy, which would not find the servers of this machine.
+pub(super) fn client() -> Result<reqwest::Client, Error> {
     reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(Duration::from_secs(10))
         .no_proxy()
         .build()
-        .expect("invariant: the client's settings are constants")
+        .map_err(Error::Client)
 }
 
 impl Server {
@@ -133,6 +134,11 @@ impl Server {
         let _ = self.lane.await;
         let _ = self.keeper.await;
     }
+}
+
+/// The name of a server's source in the catalog, which no other kind of source has.
+fn source_name(label: &str) -> String {
+    format!("rap:{label}")
 }
 
 /// Keeps what is known of a server true.
@@ -185,7 +191,7 @@ impl Keeper {
         {
             tracing::warn!(server = self.label, endpoint = toolset.endpoint, "the toolset sends its calls elsewhere");
         }
-        for name in self.shared.catalog.offer(&self.label, toolset.tools.clone()) {
+        for name in self.shared.catalog.offer(&source_name(&self.label), toolset.tools.clone()) {
             tracing::warn!(
                 server = self.label,
                 tool = name,
@@ -204,7 +210,7 @@ impl Keeper {
         }
         let refused = matches!(error, Error::Refused { .. });
         if refused && before.toolset.is_some() {
-            self.shared.catalog.offer(&self.label, Vec::new());
+            self.shared.catalog.offer(&source_name(&self.label), Vec::new());
         }
         let toolset = before.toolset.filter(|_| !refused);
         self.publish.send_replace(State { toolset, trouble: Some(Arc::new(error)) });
