@@ -8,7 +8,8 @@
 //! | `config` | which sources there are, and the limits |
 //! | `router` | finds the source that owns the name of a call |
 //! | `lane` | one source's calls: so many at a time, the rest in order |
-//! | `rap` | calls over HTTP: found by `discovery`, spelled in `wire`, perhaps run as a `command`, tried again after a `pause` |
+//! | `rap` | calls over HTTP, spelled in `wire`, tried again after a `pause` |
+//! | `keeper` | finds a server by `discovery`, and runs it if it is a `command` |
 //! | `local` | async Rust functions |
 //!
 //! A crash between doing a call and recording it does it again, under the same id: tools see each call at least once.
@@ -16,6 +17,7 @@
 mod command;
 mod config;
 mod discovery;
+mod keeper;
 mod lane;
 mod local;
 mod outbox;
@@ -90,7 +92,7 @@ pub enum Error {
 /// What the host keeps of the running tools. Dropping it stops nothing; they stop when the sink of dispatches is dropped.
 #[derive(Debug)]
 pub struct Tools {
-    servers: Vec<(String, watch::Receiver<rap::State>)>,
+    servers: Vec<(String, watch::Receiver<keeper::State>)>,
     stop: CancellationToken,
     router: JoinHandle<()>,
 }
