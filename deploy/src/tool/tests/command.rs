@@ -45,6 +45,29 @@ async fn a_command_is_started_as_a_server_and_ended_with_all_it_started() {
     until(|| !runs(&child)).await;
 }
 
+#[test]
+fn a_command_ends_with_a_runtime_that_is_dropped() {
+    let directory = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let running = runtime.block_on(async {
+        let server = TestServer::with_tools(&["build"], &[]).await;
+        let script = format!("echo $$ > shell; echo '{{\"port\": {}}}'; sleep 600", port(&server));
+        let mut running = run(config(&[command(directory.path(), &script)]), Vec::new());
+        assert_eq!(running.tools.ready(PATIENCE).await, []);
+        running
+    });
+    let shell = lines(&directory.path().join("shell")).remove(0);
+    assert!(runs(&shell));
+    drop(runtime);
+    drop(running);
+    // Ended, if not yet waited for: the runtime that would have is gone.
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while runs(&shell) {
+        assert!(std::time::Instant::now() < deadline, "the command outlived its runtime");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[tokio::test]
 async fn a_command_that_ends_is_started_again_and_calls_wait_for_it() {
     let server = TestServer::with_tools(&["build"], &[]).await;
