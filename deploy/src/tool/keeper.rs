@@ -1,7 +1,8 @@
 //! A keeper: it keeps what is known of a server true.
 //!
-//! In: where a server comes from. Out: its state, and its tools for the catalog. Always: a server that cannot be reached is
-//! looked for until it is found; a command that ends is started again; the same trouble is told once.
+//! In: where a server comes from, and doubts about it. Out: its state, and its tools for the catalog. Always: a server that
+//! cannot be reached is looked for until it is found; one that a call did not get through to is asked again what it offers; a
+//! command that ends is started again; the same trouble is told once.
 
 use super::command::Process;
 use super::config::{Command, Reach, Source};
@@ -10,7 +11,7 @@ use super::rap::Shared;
 use super::{Error, pause};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// The pauses between attempts to find a server or to start it, in milliseconds.
 const FIND_FIRST_MS: u64 = 250;
@@ -24,13 +25,25 @@ pub(super) struct State {
     /// The last toolset found. Its tools stay in the catalog while the server is away.
     pub(super) toolset: Option<Arc<Toolset>>,
     /// Why the server cannot be used at present.
-    pub(super) trouble: Option<Arc<Error>>,
+    trouble: Option<Arc<Error>>,
 }
 
 impl State {
     /// Whether it is known what the server offers, if anything.
     pub(super) fn is_settled(&self) -> bool {
         self.toolset.is_some() || matches!(self.trouble.as_deref(), Some(Error::Refused { .. }))
+    }
+
+    /// Where a call can be tried. One that did not answer a moment ago may now; but where a command was before it was started
+    /// again, somebody else may be.
+    pub(super) fn endpoint(&self) -> Result<Arc<Toolset>, String> {
+        match (&self.toolset, self.trouble.as_deref()) {
+            (Some(toolset), None) => Ok(toolset.clone()),
+            (Some(toolset), Some(Error::Unreachable { url, .. })) if url.starts_with(&toolset.base) => {
+                Ok(toolset.clone())
+            }
+            _ => Err(format!("cannot be used at present: {}", self.trouble().unwrap_or_default())),
+        }
     }
 
     /// Why the server cannot be used at present, in words.
@@ -43,11 +56,11 @@ impl State {
     }
 }
 
-/// Keeps what is known of a server true, for as long as it is polled.
-pub(super) async fn keep(source: Source, shared: Arc<Shared>, publish: watch::Sender<State>) {
-    let keeper = Keeper { label: source.label, shared, publish };
+/// Keeps what is known of a server true, for as long as it is polled. `doubt` is told when a call did not get through.
+pub(super) async fn keep(source: Source, shared: Arc<Shared>, publish: watch::Sender<State>, doubt: Arc<Notify>) {
+    let keeper = Keeper { label: source.label, shared, publish, doubt };
     match source.reach {
-        Reach::Url(base) => keeper.find(&base).await,
+        Reach::Url(base) => keeper.watch(&base).await,
         Reach::Command(command) => keeper.supervise(command).await,
     }
 }
@@ -56,9 +69,20 @@ struct Keeper {
     label: String,
     shared: Arc<Shared>,
     publish: watch::Sender<State>,
+    doubt: Arc<Notify>,
 }
 
 impl Keeper {
+    /// Finds the toolset, and finds it again whenever there is doubt.
+    async fn watch(&self, base: &str) -> ! {
+        loop {
+            self.find(base).await;
+            // Many calls that fail together are one doubt.
+            tokio::time::sleep(Duration::from_millis(FIND_FIRST_MS)).await;
+            self.doubt.notified().await;
+        }
+    }
+
     /// Looks for the toolset until there is one that can be used.
     async fn find(&self, base: &str) {
         let mut failures = 0;
@@ -83,7 +107,7 @@ impl Keeper {
                 Ok(mut process) => {
                     let base = process.base();
                     tokio::select! {
-                        () = async { self.find(&base).await; std::future::pending().await } => continue,
+                        never = self.watch(&base) => never,
                         error = process.ended() => error,
                     }
                 }
@@ -95,6 +119,10 @@ impl Keeper {
     }
 
     fn found(&self, toolset: Toolset) {
+        let before = self.publish.borrow().clone();
+        if before.trouble.is_none() && before.toolset.as_deref() == Some(&toolset) {
+            return;
+        }
         tracing::info!(server = self.label, toolset = toolset.name, tools = toolset.tools.len(), "tool server found");
         if let (Ok(base), Ok(endpoint)) = (url::Url::parse(&toolset.base), url::Url::parse(&toolset.endpoint))
             && base.origin() != endpoint.origin()

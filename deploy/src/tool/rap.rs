@@ -70,8 +70,9 @@ impl Server {
         let (publish, state) = watch::channel(State::default());
         let (asks, receive) = mpsc::unbounded_channel();
         let label = source.label.clone();
-        let keeper = tokio::spawn(keeper::keep(source, shared.clone(), publish));
-        let caller = Arc::new(Caller { label: label.clone(), state: state.clone(), shared: shared.clone() });
+        let doubt = Arc::new(Notify::new());
+        let keeper = tokio::spawn(keeper::keep(source, shared.clone(), publish, doubt.clone()));
+        let caller = Arc::new(Caller { label: label.clone(), state: state.clone(), doubt, shared: shared.clone() });
         let cancels = Arc::new(Semaphore::new(CANCELS_MAX));
         let canceller = caller.clone();
         let lane = tokio::spawn(lane::run(
@@ -105,6 +106,7 @@ impl Server {
 struct Caller {
     label: String,
     state: watch::Receiver<State>,
+    doubt: Arc<Notify>,
     shared: Arc<Shared>,
 }
 
@@ -166,15 +168,8 @@ impl Caller {
     }
 
     async fn attempt(&self, body: &Invocation) -> Result<(), Failed> {
-        let state = self.state.borrow().clone();
         // Asked anew at each attempt: a command that was started again is somewhere else.
-        let toolset = match state {
-            State { trouble: Some(trouble), .. } => {
-                return Err(Failed::ForNow(format!("cannot be used at present: {trouble}")));
-            }
-            State { toolset: Some(toolset), .. } => toolset,
-            State { toolset: None, .. } => return Err(Failed::ForNow("has not been found yet".to_owned())),
-        };
+        let toolset = self.state.borrow().endpoint().map_err(Failed::ForNow)?;
         let response = self
             .shared
             .client
@@ -183,7 +178,10 @@ impl Caller {
             .json(body)
             .send()
             .await
-            .map_err(|error| Failed::ForNow(in_words(&error)))?;
+            .map_err(|error| {
+                self.doubt.notify_one();
+                Failed::ForNow(in_words(&error))
+            })?;
         let status = response.status();
         // The body is read so that the connection can be used again; what it says only matters when it is a complaint.
         let said = read_at_most(response, BODY_LENGTH_MAX).await.unwrap_or_default();
@@ -195,6 +193,7 @@ impl Caller {
             "" => String::new(),
             said => format!(" and said: {}", said.chars().take(SHOWN_LENGTH_MAX).collect::<String>()),
         };
+        self.doubt.notify_one();
         if status.is_server_error() {
             return Err(Failed::ForNow(format!("answered {status}{said}")));
         }

@@ -25,7 +25,7 @@ use slackwater_core::record::{Arrival, Content, Record, ToolResult};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Notify;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -130,6 +130,16 @@ async fn invoke(State(script): State<Script>, Json(body): Json<Value>) -> (Statu
         }
         Reaction::Hang => std::future::pending().await,
     }
+}
+
+/// An address at which nobody listens, and nobody else in this process can, for as long as the socket lives. It can begin to
+/// listen; a second one for the same address can be made beside it.
+fn reserve(address: &str) -> (TcpSocket, std::net::SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseport(true).unwrap();
+    socket.bind(address.parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
 }
 
 /// Waits until something holds.

@@ -111,7 +111,7 @@ async fn what_does_not_pass_becomes_an_error_result() {
 #[tokio::test]
 async fn a_server_that_hangs_or_is_elsewhere_holds_nobody_else() {
     let hanging = TestServer::with_tools(&["hang"], &vec![Reaction::Hang; 2]).await;
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let (_closed, closed) = reserve("127.0.0.1:0");
     let elsewhere = TestServer::with_manifest(|_| manifest(&format!("http://{closed}"), &["away"]), &[]).await;
     let good = TestServer::with_tools(&["good"], &[]).await;
     let servers = [hanging.config(), elsewhere.config(), good.config()];
@@ -158,9 +158,7 @@ async fn a_name_that_two_servers_share_is_usable_in_neither() {
 
 #[tokio::test]
 async fn a_server_that_comes_later_is_found_and_its_calls_have_waited() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let (socket, address) = reserve("127.0.0.1:0");
     let server = ServerConfig { url: Some(format!("http://{address}")), ..ServerConfig::default() };
     let mut running = run(config(&[server]), Vec::new());
     running.call(1, "build", "{}");
@@ -168,7 +166,7 @@ async fn a_server_that_comes_later_is_found_and_its_calls_have_waited() {
     running.cancel(2, "build");
     let troubles = running.tools.ready(Duration::from_millis(300)).await;
     assert!(troubles[0].why.contains("cannot be connected to"), "{troubles:?}");
-    let server = TestServer::on(TcpListener::bind(address).await.unwrap(), |base| manifest(base, &["build"]), &[]);
+    let server = TestServer::on(socket.listen(64).unwrap(), |base| manifest(base, &["build"]), &[]);
     assert_eq!(running.next().await, Record::Accepted(id(1)));
     assert_eq!(running.tools.ready(PATIENCE).await, []);
     running.call(3, "build", "{}");
@@ -177,8 +175,34 @@ async fn a_server_that_comes_later_is_found_and_its_calls_have_waited() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_replaced_is_asked_again_what_it_offers() {
+    let (old_socket, address) = reserve("127.0.0.1:0");
+    let (new_socket, _) = reserve(&address.to_string());
+    // In a runtime of its own, so that its connections end with it.
+    let old = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let bound = old.spawn(async move {
+        TestServer::on(old_socket.listen(64).unwrap(), |base| manifest(base, &["build", "old"]), &[])
+    });
+    let server = bound.await.unwrap();
+    let mut running = run(Config { invocation_attempts: 1_000, ..config(&[server.config()]) }, Vec::new());
+    assert_eq!(running.tools.ready(PATIENCE).await, []);
+    running.call(1, "build", "{}");
+    assert_eq!(running.next().await, Record::Accepted(id(1)));
+    drop(server);
+    old.shutdown_background();
+    running.call(2, "build", "{}");
+    until(|| !running.tools.troubles().is_empty()).await;
+    // Its tools are still offered: it may come back, and calls wait for it.
+    assert_eq!(running.offered(), ["build", "old"]);
+    let _new = TestServer::on(new_socket.listen(64).unwrap(), |base| manifest(base, &["build", "new"]), &[]);
+    assert_eq!(running.next().await, Record::Accepted(id(2)));
+    until(|| running.offered() == ["build", "new"]).await;
+    assert_eq!(running.tools.troubles(), []);
+}
+
+#[tokio::test]
 async fn an_unknown_tool_waits_a_bounded_time_for_servers_not_found() {
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let (_closed, closed) = reserve("127.0.0.1:0");
     let server = ServerConfig { url: Some(format!("http://{closed}")), ..ServerConfig::default() };
     let mut running = run(Config { unknown_tool_wait_ms: 50, ..config(&[server]) }, Vec::new());
     running.call(1, "build", "{}");
