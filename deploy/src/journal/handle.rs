@@ -1,0 +1,101 @@
+//! The handle of a running journal: how its host learns that it failed, and ends it.
+//!
+//! In: the host's wish to close. Out: the failure, the counters. Always: after `close` nothing of the journal runs and the
+//! directory is free.
+
+use super::error::JournalError;
+use super::shared::{Counters, Shared};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use tokio::sync::{Notify, oneshot};
+
+/// A running journal. Dropping it leaves the journal running until the flow lets go of its sink.
+#[derive(Debug)]
+pub struct JournalHandle {
+    pub(super) shared: Arc<Shared>,
+    pub(super) stop: Arc<Notify>,
+    pub(super) writer: Running,
+    pub(super) reader: Running,
+}
+
+/// A thread of the operating system, and the sign that it has let go of everything.
+#[derive(Debug)]
+pub(super) struct Running {
+    thread: JoinHandle<()>,
+    done: oneshot::Receiver<()>,
+}
+
+impl Running {
+    /// Starts a thread whose failure ends the journal.
+    pub(super) fn start(
+        name: &str,
+        shared: &Arc<Shared>,
+        work: impl FnOnce() -> Result<(), JournalError> + Send + 'static,
+    ) -> Result<Self, JournalError> {
+        let (ended, done) = oneshot::channel();
+        let shared = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                // What the work holds is dropped before anybody is told that it has ended.
+                match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => shared.fail(error),
+                    Err(panic) => {
+                        let words = panic.downcast_ref::<String>().map(String::as_str);
+                        let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
+                        shared.fail(JournalError::Fault(words.unwrap_or("unknown").to_owned()));
+                    }
+                }
+                let _ = ended.send(());
+            })
+            .map_err(JournalError::Start)?;
+        Ok(Self { thread, done })
+    }
+
+    async fn end(self) {
+        let _ = self.done.await;
+        // It has said so as its last act; a panic was already noted as the failure.
+        let _ = self.thread.join();
+    }
+}
+
+impl JournalHandle {
+    /// Waits until the journal has failed; for ever, if it does not. From then on nothing is acknowledged, and the
+    /// directory must be opened again.
+    pub fn failed(&self) -> impl Future<Output = Arc<JournalError>> + Send + 'static + use<> {
+        let mut failure = self.shared.failure();
+        async move {
+            loop {
+                if let Some(error) = failure.borrow_and_update().clone() {
+                    return error;
+                }
+                if failure.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        }
+    }
+
+    /// What the journal holds and has done.
+    pub fn counters(&self) -> Counters {
+        self.shared.counters()
+    }
+
+    /// Commits what was sent before, with the hints that wait for a commit; ends; and frees the directory.
+    ///
+    /// # Errors
+    /// When the journal has failed, now or before.
+    pub async fn close(self) -> Result<(), Arc<JournalError>> {
+        self.stop.notify_one();
+        self.writer.end().await;
+        // Everything is written; a recall that is still under way would be for nobody.
+        self.shared.closing.store(true, Ordering::Release);
+        self.reader.end().await;
+        match self.shared.failure().borrow().clone() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}

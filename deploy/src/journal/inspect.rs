@@ -1,0 +1,196 @@
+//! What `slackwater doctor` says of a journal.
+//!
+//! In: a directory that nobody uses. Out: a [`Report`], for people and for programs. Always: changes nothing; reads every
+//! record and folds every thread.
+
+use super::chain::{self, Unread};
+use super::directory::FileDisk;
+use super::disk::Disk;
+use super::error::JournalError;
+use super::scan::{Damage, DamageEffect, Scan, TornTail, scan};
+use serde::Serialize;
+use slackwater_core::id::{Number, ThreadId};
+use slackwater_core::record::{Committed, Record};
+use slackwater_core::thread::{Thread, invariant};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+/// How many threads are folded between two looks at the index.
+const PAGE: usize = 4096;
+
+/// What a journal holds, and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The directory.
+    pub directory: String,
+    /// How many segments.
+    pub segments: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many threads, damaged ones included.
+    pub threads: usize,
+    /// How many records, damaged ones included.
+    pub records: u64,
+    /// The records that can be read, by kind.
+    pub records_by_kind: BTreeMap<&'static str, u64>,
+    /// How many threads have something in flight and are woken at the next start.
+    pub unsettled: usize,
+    /// How many threads rest and have timers.
+    pub resting_with_timers: usize,
+    /// What the last write left when it did not come to its end. It is cut at the next start; none of it was acknowledged.
+    pub torn_tail: Option<TornTail>,
+    /// What is damaged.
+    pub damages: Vec<Damage>,
+    /// Threads whose records are whole and break an invariant of the fold: a fault of the program.
+    pub violations: Vec<Violation>,
+}
+
+/// A thread that breaks an invariant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    /// The thread, as a UUID.
+    pub thread: String,
+    /// The invariant, by name, and where.
+    pub what: String,
+}
+
+/// Looks at the journal in a directory.
+///
+/// # Errors
+/// When there is none, a process runs on it, a segment is of another version, or the disk fails. Damage is no error.
+pub fn inspect(directory: &Path) -> Result<Report, JournalError> {
+    inspect_disk(&FileDisk::open_to_read(directory)?)
+}
+
+pub(super) fn inspect_disk(disk: &dyn Disk) -> Result<Report, JournalError> {
+    let mut scan = scan(disk)?;
+    let mut report = Report {
+        directory: disk.directory(),
+        segments: scan.segments,
+        bytes: scan.bytes,
+        threads: scan.index.len(),
+        records: scan.records,
+        records_by_kind: BTreeMap::new(),
+        unsettled: scan.index.unsettled().len(),
+        resting_with_timers: scan.resting().len(),
+        torn_tail: scan.torn.clone(),
+        damages: std::mem::take(&mut scan.damages),
+        violations: Vec::new(),
+    };
+    let mut after = None;
+    loop {
+        let page = scan.index.page(after, PAGE);
+        let Some(&last) = page.last() else { break };
+        after = Some(last);
+        for thread in page {
+            report.look_at(thread, &scan, disk)?;
+        }
+    }
+    Ok(report)
+}
+
+impl Report {
+    /// Whether nothing is wrong. A torn tail is not: it is how a crash looks.
+    pub fn is_sound(&self) -> bool {
+        self.damages.is_empty() && self.violations.is_empty()
+    }
+
+    fn look_at(&mut self, thread: ThreadId, scan: &Scan, disk: &dyn Disk) -> Result<(), JournalError> {
+        let Some(head) = scan.index.get(&thread).filter(|_| scan.index.damage(&thread).is_none()) else {
+            return Ok(());
+        };
+        match chain::read(disk, thread, head, Number::MAX, || false) {
+            Ok(records) => self.fold(thread, records),
+            Err(Unread::Disk(segment, source)) => {
+                return Err(JournalError::Disk { action: "read", place: disk.place(segment), source });
+            }
+            Err(Unread::Damaged(what)) => self.damages.push(Damage {
+                segment: head.location.segment,
+                place: disk.place(head.location.segment),
+                offset: u64::from(head.location.offset),
+                what,
+                effect: DamageEffect::ThreadsRefused,
+                threads: vec![thread.to_string()],
+            }),
+            Err(Unread::Stopped) => {}
+        }
+        Ok(())
+    }
+
+    fn fold(&mut self, id: ThreadId, records: Vec<Committed>) {
+        let mut thread = Thread::new(id);
+        for record in records {
+            *self.records_by_kind.entry(kind_of(&record.arrival.record)).or_default() += 1;
+            thread.apply(record);
+        }
+        if let Err(what) = invariant::check(&thread) {
+            self.violations.push(Violation { thread: id.to_string(), what });
+        }
+    }
+}
+
+fn kind_of(record: &Record) -> &'static str {
+    match record {
+        Record::Message(_) => "message",
+        Record::Completion(_) => "completion",
+        Record::Failure(_) => "failure",
+        Record::Accepted(_) => "accepted",
+        Record::Armed { .. } => "armed",
+        Record::Result(_) => "result",
+        Record::Fired(_) => "fired",
+        Record::Stop(_) => "stop",
+    }
+}
+
+impl DamageEffect {
+    /// What it means, and what to do.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::NothingLost => {
+                "no record is lost, and the journal opens; the disk has changed bytes, so look at its health"
+            }
+            Self::ThreadsRefused => {
+                "these threads are refused, all others are served; restore the segment from a backup to have them back"
+            }
+            Self::NotOpened => {
+                "which threads lost records cannot be told, so the journal does not open; restore the segment from a backup"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "journal   {}", self.directory)?;
+        writeln!(f, "segments  {}, {} bytes", self.segments, self.bytes)?;
+        writeln!(
+            f,
+            "threads   {}; {} to be woken at the next start, {} resting with timers",
+            self.threads, self.unsettled, self.resting_with_timers
+        )?;
+        write!(f, "records   {}", self.records)?;
+        for (kind, count) in &self.records_by_kind {
+            write!(f, ", {kind} {count}")?;
+        }
+        writeln!(f)?;
+        if let Some(torn) = &self.torn_tail {
+            writeln!(
+                f,
+                "torn tail segment {} at byte {}: {} bytes of a write that did not come to its end; none of it was acknowledged, and the next start cuts it",
+                torn.segment, torn.offset, torn.bytes
+            )?;
+        }
+        for damage in &self.damages {
+            writeln!(f, "DAMAGE    {} at byte {}: {}", damage.place, damage.offset, damage.what)?;
+            for thread in &damage.threads {
+                writeln!(f, "          thread {thread}")?;
+            }
+            writeln!(f, "          {}", damage.effect.advice())?;
+        }
+        for violation in &self.violations {
+            writeln!(f, "FAULT     thread {}: {}; please report this", violation.thread, violation.what)?;
+        }
+        f.write_str(if self.is_sound() { "sound\n" } else { "NOT sound\n" })
+    }
+}
