@@ -79,7 +79,8 @@ impl Journal {
         options.check()?;
         let disk: Arc<dyn Disk> = Arc::new(disk);
         let (mut scan, position) = recover(&*disk)?;
-        let resting = scan.resting();
+        let mut resting = scan.resting();
+        resting.retain(|rest| scan.index.damage(&rest.thread).is_none());
         let mut unsettled = scan.index.unsettled();
         unsettled.retain(|thread| scan.index.damage(thread).is_none());
         let counters = Counters {
@@ -127,11 +128,11 @@ impl Journal {
         }
         let (to_reader, from_writer) = mpsc::channel();
         let reader = Reader { disk: disk.clone(), shared: shared.clone(), send: send.clone() };
-        let reader = Running::start("journal-reader", &shared, move || reader.run(&from_writer))?;
         let stop = Arc::new(Notify::new());
+        let reader = Running::start("journal-reader", &shared, &stop, move || reader.run(&from_writer))?;
         let stopped = stop.clone();
         let writer = Writer::new(disk, options, shared.clone(), send, to_reader, position);
-        let writer = Running::start("journal-writer", &shared, move || writer.run(receive, &stopped))?;
+        let writer = Running::start("journal-writer", &shared, &stop, move || writer.run(receive, &stopped))?;
         Ok((from, to, JournalHandle { shared, stop, writer, reader }))
     }
 }

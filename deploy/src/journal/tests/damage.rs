@@ -1,0 +1,181 @@
+//! Damage: every byte of a journal is changed in turn, and no thread gets a shorter history for it.
+
+use super::super::inspect::inspect_disk;
+use super::fault_disk::FaultDisk;
+use super::*;
+use slackwater_core::effect::Refusal;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A small journal, and of each batch where it lies and what it holds.
+struct Small {
+    bytes: Vec<u8>,
+    batches: Vec<(Range<usize>, Vec<batch::FoundFrame>)>,
+    records: BTreeMap<ThreadId, Vec<Committed>>,
+}
+
+async fn small() -> Small {
+    let disk = FaultDisk::default();
+    let mut run = start(disk.clone());
+    run.append(vec![message(thread(1), "one"), message(thread(2), "two")]).await.unwrap();
+    run.append(vec![message(thread(1), "three")]).await.unwrap();
+    run.to.put(ToJournal::Rest(rest(thread(1), 2)));
+    run.append(vec![message(thread(2), "four"), message(thread(3), "five")]).await.unwrap();
+    run.append(vec![message(thread(2), "six")]).await.unwrap();
+    let mut records = BTreeMap::new();
+    for number in 1..=3 {
+        records.insert(thread(number), run.recall(thread(number)).await.unwrap());
+    }
+    run.close().await;
+    let bytes = disk.image()[&1].clone();
+    let mut batches = Vec::new();
+    let mut at = format::SEGMENT_HEAD;
+    while let Some(found) = batch::find(&bytes, at, batches.len() as u64 + 1) {
+        assert!(found.is_whole());
+        let end = at + found.end.length as usize;
+        batches.push((at..end, found.frames));
+        at = end;
+    }
+    assert_eq!((batches.len(), at), (4, bytes.len()));
+    Small { bytes, batches, records }
+}
+
+impl Small {
+    fn with(&self, change: impl FnOnce(&mut [u8])) -> FaultDisk {
+        let mut bytes = self.bytes.clone();
+        change(&mut bytes);
+        FaultDisk::holding(&BTreeMap::from([(1, bytes)]))
+    }
+
+    /// The thread whose record's frame this byte is part of.
+    fn thread_at(&self, at: usize) -> Option<ThreadId> {
+        self.batches.iter().flat_map(|(_, frames)| frames).find_map(|frame| {
+            let end = frame.offset + format::FRAME_HEAD + frame.row.length as usize;
+            (frame.row.kind == format::kind::RECORD && (frame.offset..end).contains(&at)).then_some(frame.row.thread)
+        })
+    }
+
+    /// Of a thread's records, how many lie in batches that a whole batch follows, if these bytes are changed.
+    fn least(&self, thread: ThreadId, changed: &Range<usize>) -> usize {
+        let hit = |batch: &Range<usize>| batch.start < changed.end && changed.start < batch.end;
+        let followed = self.batches.iter().rposition(|(batch, _)| !hit(batch)).unwrap_or(0);
+        let before = &self.batches[..followed.max(usize::from(!hit(&self.batches[followed].0)) * (followed + 1))];
+        let frames = before.iter().flat_map(|(_, frames)| frames);
+        frames.filter(|frame| frame.row.thread == thread && frame.row.kind == format::kind::RECORD).count()
+    }
+
+    /// A thread is refused, or it has all its records but those of a last write that is torn.
+    fn check(&self, journal: &Journal, thread: ThreadId, changed: &Range<usize>) -> bool {
+        if journal.shared.index.damage(&thread).is_some() {
+            return false;
+        }
+        let read = |entry| chain::read(&*journal.disk, thread, entry, Number::MAX, || false).unwrap();
+        let records = journal.shared.index.get(&thread).map(read).unwrap_or_default();
+        let least = self.least(thread, changed);
+        assert!(records.len() >= least, "{thread} has {} of {least} records after {changed:?}", records.len());
+        assert_eq!(records, self.records[&thread][..records.len()]);
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_flipped_bit_anywhere_is_put_down_to_its_thread() {
+    let small = small().await;
+    let last = small.batches.last().unwrap().0.start;
+    for at in 0..small.bytes.len() {
+        for change in [1 << (at % 8), 0xff] {
+            let disk = small.with(|bytes| bytes[at] ^= change);
+            let report = inspect_disk(&disk).unwrap();
+            let journal = Journal::open(disk, Options::default()).unwrap_or_else(|error| panic!("byte {at}: {error}"));
+            assert!(!journal.damages().is_empty() || at >= last, "byte {at}: seen");
+            assert_eq!(report.damages, journal.damages(), "byte {at}");
+            for number in 1..=3 {
+                let thread = thread(number);
+                let served = small.check(&journal, thread, &(at..at + 1));
+                assert_eq!(!served, at < last && small.thread_at(at) == Some(thread), "byte {at}, thread {thread}");
+                let named = journal.damages().iter().any(|damage| {
+                    damage.effect == DamageEffect::ThreadsRefused && damage.threads.contains(&thread.to_string())
+                });
+                assert_eq!(!served, named, "byte {at}: the refused are named");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_range_is_never_a_shorter_history() {
+    let small = small().await;
+    let (mut refused, mut served) = (0, 0);
+    for start in (0..small.bytes.len()).step_by(3) {
+        for length in [8, 40, 130, 300] {
+            let range = start..(start + length).min(small.bytes.len());
+            let disk = small.with(|bytes| bytes[range.clone()].fill(0));
+            match Journal::open(disk, Options::default()) {
+                Ok(journal) => {
+                    (1..=3).for_each(|number| {
+                        small.check(&journal, thread(number), &range);
+                    });
+                    served += 1;
+                }
+                Err(error @ JournalError::Damaged { .. }) => {
+                    let words = error.to_string();
+                    assert!(
+                        words.contains("/the/disk/0000000001.segment") && words.contains("slackwater doctor /the/disk")
+                    );
+                    refused += 1;
+                }
+                Err(error) => panic!("{range:?}: {error}"),
+            }
+        }
+    }
+    assert!(refused > 10 && served > 10, "{refused} refused, {served} served");
+}
+
+#[tokio::test]
+async fn a_damaged_thread_is_refused_and_others_are_served() {
+    let small = small().await;
+    let frame = small.batches[0].1[0];
+    let disk = small.with(|bytes| bytes[frame.offset + format::FRAME_HEAD + 3] ^= 1);
+    let mut run = start(disk);
+    let (wakes, rests) = run.started().await;
+    assert_eq!((wakes, rests), (vec![thread(2), thread(3)], Vec::new()), "a damaged thread is neither woken nor timed");
+    let words = run.recall(thread(1)).await.unwrap_err();
+    assert!(words.contains("0000000001.segment at byte 64") && words.contains("record 1"), "{words}");
+    let arrival = message(thread(1), "more");
+    run.to.put(ToJournal::Append(vec![arrival.clone()]));
+    assert_eq!(run.next().await, Some(FromJournal::Refused(arrival, Refusal::Damaged)));
+    let ticket = slackwater_core::id::Ticket { gateway: 0, request: 1 };
+    run.to.put(ToJournal::Query(ticket, slackwater_core::port::Query::Thread(thread(1))));
+    assert_eq!(run.next().await, Some(FromJournal::Reply(ticket, slackwater_core::port::Reply::Damaged(words))));
+    assert_eq!(run.append(vec![message(thread(2), "more")]).await.unwrap()[0].number, 4);
+    run.close().await;
+}
+
+#[tokio::test]
+async fn damage_found_while_running_refuses_the_thread() {
+    let disk = FaultDisk::default();
+    let mut run = start(disk.clone());
+    run.append(vec![message(thread(1), "one"), message(thread(2), "two")]).await.unwrap();
+    disk.write_at(1, 64 + format::FRAME_HEAD as u64 + 4, b"!").unwrap();
+    run.recall(thread(1)).await.unwrap_err();
+    let arrival = message(thread(1), "more");
+    run.to.put(ToJournal::Append(vec![arrival.clone()]));
+    assert_eq!(run.next().await, Some(FromJournal::Refused(arrival, Refusal::Damaged)));
+    assert_eq!(run.recall(thread(2)).await.unwrap().len(), 1);
+    run.close().await;
+}
+
+#[tokio::test]
+async fn a_missing_segment_or_a_later_version_is_refused() {
+    let small = small().await;
+    let mut bytes = small.bytes.clone();
+    let head = format::SegmentHead { version: 2, segment: 1, first: 1 };
+    bytes[..format::SEGMENT_HEAD].copy_from_slice(&head.write());
+    let words = Journal::open(FaultDisk::holding(&BTreeMap::from([(1, bytes)])), Options::default()).err().unwrap();
+    assert!(matches!(words, JournalError::Version { found: 2, .. }), "{words}");
+
+    let head = format::SegmentHead { version: 1, segment: 2, first: 5 };
+    let second = BTreeMap::from([(2, head.write().to_vec())]);
+    let words = Journal::open(FaultDisk::holding(&second), Options::default()).err().unwrap().to_string();
+    assert!(words.contains("batch 1 should be here and 5 is"), "{words}");
+}
