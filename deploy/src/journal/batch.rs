@@ -57,7 +57,7 @@ impl Batch {
     /// The bytes to be written.
     pub(super) fn seal(&mut self, sequence: u64) -> &[u8] {
         let table = self.bytes.len();
-        self.bytes.extend(self.rows.iter().flat_map(|row| row.write()));
+        self.rows.iter().for_each(|row| self.bytes.extend_from_slice(&row.write()));
         let end = BatchEnd {
             length: u32::try_from(self.bytes.len() + BATCH_END).expect("invariant: a batch is below 4 GiB"),
             count: self.rows.len() as u32,
@@ -65,7 +65,7 @@ impl Batch {
             table_sum: crc32c::crc32c(&self.bytes[table..]),
         };
         self.bytes[..BATCH_END].copy_from_slice(&end.write(HEAD_MAGIC));
-        self.bytes.extend(end.write(FOOT_MAGIC));
+        self.bytes.extend_from_slice(&end.write(FOOT_MAGIC));
         &self.bytes
     }
 }

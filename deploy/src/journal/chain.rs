@@ -65,24 +65,17 @@ pub(super) fn read(
 
 /// Reads the frame at a place into the buffer, as far as there is one. Returns how many bytes were read.
 fn fill(disk: &dyn Disk, segment: u32, offset: u64, buffer: &mut Vec<u8>) -> io::Result<usize> {
-    buffer.resize(buffer.len().max(READ_BYTES), 0);
+    buffer.resize(READ_BYTES, 0);
     let mut read = match disk.read_at(segment, offset, buffer) {
         // A location that leads nowhere is damage, not a failing disk.
         Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
         read => read?,
     };
-    if let Some(body) = FrameHead::stated_length(&buffer[..read])
-        && read == buffer.len()
-        && body + FRAME_HEAD > read
-    {
-        // The length is not vouched for yet: no more memory is taken than the segment has bytes.
-        let mut chunk = buffer.len();
-        while read == buffer.len() && read < FRAME_HEAD + body {
-            buffer.resize((FRAME_HEAD + body).min(read + chunk), 0);
-            let more = disk.read_at(segment, offset + read as u64, &mut buffer[read..])?;
-            read += more;
-            chunk *= 2;
-        }
+    let wanted = FRAME_HEAD + FrameHead::stated_length(&buffer[..read]).unwrap_or(0);
+    // The length is not vouched for yet: no more memory is taken than twice what the segment really holds.
+    while read == buffer.len() && read < wanted {
+        buffer.resize(wanted.min(2 * read), 0);
+        read += disk.read_at(segment, offset + read as u64, &mut buffer[read..])?;
     }
     Ok(read)
 }

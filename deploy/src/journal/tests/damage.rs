@@ -166,6 +166,36 @@ async fn damage_found_while_running_refuses_the_thread() {
 }
 
 #[tokio::test]
+async fn the_end_of_an_earlier_segment_is_no_torn_tail() {
+    let disk = FaultDisk::default();
+    let mut run = start_with(disk.clone(), Options { segment_max_bytes: 4096, group_max_bytes: 4096 });
+    for number in 0..40 {
+        run.append(vec![message(thread(number % 2), &format!("{number} {}", "x".repeat(99)))]).await.unwrap();
+    }
+    run.close().await;
+    let whole = disk.image();
+    assert!(whole.len() > 2);
+    let length = whole[&1].len();
+    for cut in [length - 1, length - 32, length - 33, length - 100, length - 150, length - 1000, 100, 32, 10, 0] {
+        let mut image = whole.clone();
+        image.get_mut(&1).unwrap().truncate(cut);
+        let report = inspect_disk(&FaultDisk::holding(&image)).unwrap();
+        assert!(report.torn_tail.is_none() && !report.damages.is_empty(), "cut at {cut}: {report}");
+        let opened = Journal::open(FaultDisk::holding(&image), Options::default());
+        // The last record's frame is 48 + 128 bytes before the table and the foot of 60.
+        assert_eq!(
+            opened.is_ok(),
+            cut >= length - 60,
+            "cut at {cut}: the table names who lost a record, or all are refused"
+        );
+    }
+    let mut image = whole.clone();
+    image.remove(&2);
+    let words = Journal::open(FaultDisk::holding(&image), Options::default()).err().unwrap().to_string();
+    assert!(words.contains("0000000003.segment") && words.contains("is missing"), "{words}");
+}
+
+#[tokio::test]
 async fn a_missing_segment_or_a_later_version_is_refused() {
     let small = small().await;
     let mut bytes = small.bytes.clone();
