@@ -133,9 +133,13 @@ pub(super) fn find(segment: &[u8], at: usize, sequence: u64) -> Option<Found> {
         let row =
             table.map(|table| Row::read(table[index * ROW..][..ROW].try_into().expect("invariant: a row's bytes")));
         let head = within.get(offset..).and_then(FrameHead::read).map(|(head, _)| head);
-        // The table and the frame agree unless one of them was made by a fault; then the frame is not believed.
-        let head = head.filter(|head| row.is_none_or(|row| row == head.row));
-        let Some(row) = row.or(head.map(|head| head.row)) else { break };
+        // Either names the frame. That both are whole and disagree is a fault of a program; then neither is believed.
+        let row = match (row, head) {
+            (Some(row), Some(head)) if row != head.row => break,
+            (Some(row), _) => row,
+            (None, Some(head)) => head.row,
+            (None, None) => break,
+        };
         frames.push(FoundFrame { offset, row, head });
         offset += FRAME_HEAD + row.length as usize;
     }

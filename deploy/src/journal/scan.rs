@@ -210,7 +210,7 @@ impl Scan {
         }
         if !found.is_accounted_for() {
             let what = format!(
-                "{} of the {} frames of a batch, and its table, do not match their checksums",
+                "{} of the {} frames of a batch cannot be named: they and its table do not match their checksums, or disagree",
                 found.end.count as usize - found.frames.len(),
                 found.end.count
             );

@@ -152,6 +152,36 @@ async fn a_damaged_thread_is_refused_and_others_are_served() {
 }
 
 #[tokio::test]
+async fn doctor_says_what_is_damaged_and_what_to_do() {
+    let small = small().await;
+    let sound = inspect_disk(&small.with(|_| ())).unwrap();
+    assert!(sound.is_sound() && sound.to_string().ends_with("sound\n"), "{sound}");
+    assert_eq!((sound.segments, sound.bytes), (1, small.bytes.len() as u64));
+    assert_eq!((sound.threads, sound.records, sound.records_by_kind["message"]), (3, 6, 6));
+    assert_eq!((sound.unsettled, sound.resting_with_timers), (2, 1));
+
+    let frame = small.batches[1].1[0];
+    let last = small.batches[3].0.clone();
+    let disk = small.with(|bytes| {
+        bytes[frame.offset] ^= 1;
+        bytes[last.start + 40..last.end].fill(0);
+    });
+    let before = disk.image();
+    let report = inspect_disk(&disk).unwrap();
+    assert_eq!(disk.image(), before, "doctor changes nothing");
+    assert_eq!(report.torn_tail.as_ref().unwrap().bytes, last.len() as u64);
+    let words = report.to_string();
+    let named = format!("DAMAGE    /the/disk/0000000001.segment at byte {}: record 2", frame.offset);
+    for part in [named.as_str(), &format!("thread {}", thread(1)), "restore the segment", "torn tail", "NOT sound"] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["damages"][0]["effect"], "threads_refused");
+    assert_eq!(json["damages"][0]["threads"][0], thread(1).to_string());
+    assert_eq!(json["records_by_kind"]["message"], 3, "of the threads that can be read");
+}
+
+#[tokio::test]
 async fn damage_found_while_running_refuses_the_thread() {
     let disk = FaultDisk::default();
     let mut run = start(disk.clone());

@@ -8,28 +8,60 @@ use slackwater_core::port::{Query, Reply};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+/// Runs a journal to its end on what was sent before it began, so that all of it waits together. What it answered.
+async fn run_on(disk: FaultDisk, items: Vec<ToJournal>) -> Vec<FromJournal> {
+    let Journal { disk, options, shared, position, .. } = Journal::open(disk, Options::default()).unwrap();
+    let (from, to, Inside { send, receive }) = ends::<FromJournal, ToJournal>();
+    items.into_iter().for_each(|item| to.put(item));
+    drop(to);
+    let (to_reader, reads) = mpsc::channel();
+    let reader = Reader { disk: disk.clone(), shared: shared.clone(), send: send.clone() };
+    let writer = Writer::new(disk, options, shared, send, to_reader, position);
+    let reader = std::thread::spawn(move || reader.run(&reads));
+    std::thread::spawn(move || writer.run(receive, &Notify::new())).join().unwrap().unwrap();
+    reader.join().unwrap().unwrap();
+    from.collect().await
+}
+
 #[tokio::test]
 async fn what_waits_together_is_one_sync() {
     let disk = FaultDisk::default();
-    let journal = Journal::open(disk.clone(), Options::default()).unwrap();
+    drop(Journal::open(disk.clone(), Options::default()).unwrap());
+    let appends = |numbers: std::ops::Range<u16>| {
+        numbers
+            .map(|number| ToJournal::Append(vec![message(thread((number % 100) as u8), &number.to_string())]))
+            .collect()
+    };
     let before = disk.syncs();
-    // The writer takes what waits when it wakes; nothing holds it up here but that all of it is sent before it starts.
-    let (mut from, to, Inside { send, receive }) = ends::<FromJournal, ToJournal>();
-    for number in 0..500_u16 {
-        to.put(ToJournal::Append(vec![message(thread((number % 100) as u8), &number.to_string())]));
-    }
-    let (reader, _reads) = mpsc::channel();
-    let writer = Writer::new(journal.disk, journal.options, journal.shared, send, reader, journal.position);
-    drop(to);
-    std::thread::spawn(move || writer.run(receive, &Notify::new())).join().unwrap().unwrap();
-    let Some(FromJournal::Committed(committed)) = from.next().await else { panic!("expected a commit") };
+    let answers = run_on(disk.clone(), appends(0..500)).await;
+    let [FromJournal::Committed(committed)] = &answers[..] else { panic!("expected one commit, got {answers:?}") };
     assert_eq!(committed.len(), 500);
     for (position, Committed { number, arrival }) in committed.iter().enumerate() {
         assert_eq!(*number, position as u64 / 100 + 1);
         assert_eq!(arrival, &message(thread((position % 100) as u8), &position.to_string()), "journal order");
     }
-    assert_eq!(disk.syncs() - before, 1);
-    assert_eq!(from.next().await, None);
+    assert_eq!(disk.syncs() - before, 2, "one to open it, one for the group");
+}
+
+#[tokio::test]
+async fn a_read_that_waits_behind_an_append_sees_it() {
+    let recall = |number| ToJournal::Recall { thread: thread(number), before: Number::MAX };
+    let append = |number| ToJournal::Append(vec![message(thread(number), "one")]);
+    let items = vec![append(1), recall(1), append(2), recall(2), recall(1), recall(3)];
+    let answers = run_on(FaultDisk::default(), items).await;
+    let commit = answers.iter().position(|answer| matches!(answer, FromJournal::Committed(_))).unwrap();
+    let mut recalled = 0;
+    for (position, answer) in answers.iter().enumerate() {
+        let FromJournal::Recalled { thread: of, records: Ok(records) } = answer else { continue };
+        recalled += 1;
+        if *of == thread(3) {
+            assert_eq!(records, &[], "there is no such thread, and it waits for nobody");
+        } else {
+            assert_eq!(records.len(), 1);
+            assert!(position > commit, "{answers:?}");
+        }
+    }
+    assert_eq!(recalled, 4);
 }
 
 #[tokio::test]

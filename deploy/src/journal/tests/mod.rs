@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod bytes;
+mod crafted;
 mod damage;
 mod durability;
 mod fault_disk;
