@@ -86,6 +86,24 @@ async fn groups_and_segments_are_bounded_and_order_is_kept() {
 }
 
 #[tokio::test]
+async fn what_is_longer_than_a_segment_has_one_for_itself() {
+    let disk = FaultDisk::default();
+    let options = Options { segment_max_bytes: 4096, group_max_bytes: 4096 };
+    let mut run = start_with(disk.clone(), options);
+    run.append(vec![message(thread(1), &"long ".repeat(4000))]).await.unwrap();
+    assert_eq!(disk.image().len(), 1, "the first one is empty and takes it");
+    // So many timers do not happen; if they did, they would not hold the end up.
+    let timers = (0..5000).map(|index| (CallId { number: 1, index }, 1 << 40)).collect();
+    let long = Rest { thread: thread(1), through: 1, timers };
+    run.to.put(ToJournal::Rest(long.clone()));
+    run.close().await;
+    assert_eq!(disk.image().len(), 2);
+    let mut run = start(disk);
+    assert_eq!(run.started().await, (vec![], vec![long]));
+    run.close().await;
+}
+
+#[tokio::test]
 async fn a_recall_sees_what_was_appended_before_it() {
     let mut run = start(MemoryDisk::default());
     run.to.put(ToJournal::Append(vec![message(thread(1), "one"), message(thread(1), "two")]));

@@ -7,6 +7,7 @@
 mod bytes;
 mod crafted;
 mod damage;
+mod disks;
 mod durability;
 mod fault_disk;
 mod flow;
