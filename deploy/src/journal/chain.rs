@@ -4,7 +4,7 @@
 //! what was checked when it was written is checked again when it is read: checksum, thread, number.
 
 use super::body;
-use super::disk::Disk;
+use super::disk::{Disk, is_lost};
 use super::format::{FRAME_HEAD, FrameHead, kind};
 use super::index::Entry;
 use slackwater_core::id::{Number, ThreadId};
@@ -46,7 +46,10 @@ pub(super) fn read(
         let damaged =
             |what: String| Unread::Damaged(format!("{} at byte {}: {what}", disk.place(at.segment), at.offset));
         let length =
-            fill(disk, at.segment, u64::from(at.offset), &mut buffer).map_err(|e| Unread::Disk(at.segment, e))?;
+            fill(disk, at.segment, u64::from(at.offset), &mut buffer).map_err(|error| match is_lost(&error) {
+                true => damaged(format!("record {number} cannot be read: {error}")),
+                false => Unread::Disk(at.segment, error),
+            })?;
         let Some((frame, body)) = FrameHead::read(&buffer[..length]) else {
             return Err(damaged(format!("record {number} does not match its checksum")));
         };

@@ -226,6 +226,33 @@ async fn the_end_of_an_earlier_segment_is_no_torn_tail() {
 }
 
 #[tokio::test]
+async fn a_place_that_the_disk_has_lost_is_damage_like_any_other() {
+    let disk = FaultDisk::default();
+    let mut run = start(disk.clone());
+    let text = "x".repeat(900);
+    run.append((0..40).map(|n| message(thread(n), &format!("{n} {text}"))).collect()).await.unwrap();
+    run.append(vec![message(thread(50), &"a batch follows".repeat(999))]).await.unwrap();
+    // A sector goes bad while the journal runs: who is read there is refused, and nobody else.
+    let place = |number| u64::from(run.handle.shared.index.get(&thread(number)).unwrap().location.offset);
+    let (at, last) = (place(20), place(50));
+    disk.lose(at + 100..at + 200);
+    assert!(run.recall(thread(20)).await.unwrap_err().contains("cannot be read"));
+    assert_eq!(run.recall(thread(30)).await.unwrap().len(), 1);
+    run.close().await;
+    let report = inspect_disk(&disk).unwrap();
+    assert!(report.to_string().contains("the disk cannot read 4096 bytes"), "{report}");
+    let journal = Journal::open(disk.clone(), Options::default()).unwrap();
+    let refused: Vec<_> = (0..=50).filter(|&n| journal.shared.index.damage(&thread(n)).is_some()).collect();
+    assert!(refused.contains(&20) && refused.len() < 6, "the page is 4 KiB, and so many records: {refused:?}");
+    // At the end of the journal it is not taken for a torn write.
+    let end = disk.image()[&1].len() as u64;
+    disk.lose(last + 10_000..last + 10_001);
+    let words = Journal::open(disk.clone(), Options::default()).err().unwrap().to_string();
+    assert!(words.contains("the journal's end cannot be read"), "{words}");
+    assert_eq!(disk.image()[&1].len() as u64, end, "and nothing is cut");
+}
+
+#[tokio::test]
 async fn a_missing_segment_or_a_later_version_is_refused() {
     let small = small().await;
     let mut bytes = small.bytes.clone();

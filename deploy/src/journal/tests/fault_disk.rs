@@ -38,6 +38,8 @@ struct State {
     fail_writes: bool,
     fail_syncs: bool,
     syncs: usize,
+    /// A place that cannot be read any more.
+    lost: Option<std::ops::Range<u64>>,
 }
 
 #[derive(Debug)]
@@ -83,6 +85,11 @@ impl FaultDisk {
 
     pub(super) fn fail_syncs(&self, fail: bool) {
         self.lock().fail_syncs = fail;
+    }
+
+    /// This place cannot be read any more, in any segment.
+    pub(super) fn lose(&self, place: std::ops::Range<u64>) {
+        self.lock().lost = Some(place);
     }
 
     /// How many operations there were that change something.
@@ -180,7 +187,11 @@ impl Disk for FaultDisk {
     }
 
     fn read_at(&self, segment: u32, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(read_from(self.lock().seen.get(&segment).ok_or(io::ErrorKind::NotFound)?, offset, buffer))
+        let state = self.lock();
+        if state.lost.as_ref().is_some_and(|lost| lost.start < offset + buffer.len() as u64 && offset < lost.end) {
+            return Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()));
+        }
+        Ok(read_from(state.seen.get(&segment).ok_or(io::ErrorKind::NotFound)?, offset, buffer))
     }
 
     fn truncate(&self, segment: u32, length: u64) -> io::Result<()> {
