@@ -9,7 +9,7 @@
 //! | [`disk`], [`directory`] | the seam under everything, and a directory as a disk |
 //! | `format`, `body`, `batch` | the bytes; `deploy/docs/journal-format.md` draws them |
 //! | `index` | where each thread's last record is |
-//! | `scan`, `recovery` | what a disk holds, and how it is made ready |
+//! | `scan`, `damage`, `recovery` | what a disk holds, what is wrong with it, and how it is made ready |
 //! | `writer` | group commit |
 //! | `reader`, `chain`, `query` | recalls and answers |
 //! | [`inspect`](mod@inspect) | what `doctor` says |
@@ -21,6 +21,7 @@
 mod batch;
 mod body;
 mod chain;
+mod damage;
 pub mod directory;
 pub mod disk;
 mod error;
@@ -38,13 +39,13 @@ mod shared;
 mod tests;
 mod writer;
 
+pub use damage::{Damage, DamageEffect, TornTail};
 pub use directory::FileDisk;
 pub use disk::{Disk, MemoryDisk};
 pub use error::JournalError;
 pub use handle::JournalHandle;
 pub use inspect::{Report, inspect};
 pub use options::Options;
-pub use scan::{Damage, DamageEffect, TornTail};
 pub use shared::Counters;
 
 use crate::port::{FromAdapter, Inside, ToAdapter, ends};

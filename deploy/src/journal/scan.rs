@@ -5,12 +5,12 @@
 
 use super::batch::{self, Found, kind_name};
 use super::body;
+use super::damage::{Damage, DamageEffect, TornTail};
 use super::disk::{Disk, is_lost};
 use super::error::JournalError;
 use super::format::{FrameHead, Location, SEGMENT_HEAD, SegmentHead, VERSION, kind};
 use super::index::{Entry, Index};
 use hashbrown::HashMap;
-use serde::Serialize;
 use slackwater_core::id::ThreadId;
 use slackwater_core::port::Rest;
 use std::io;
@@ -18,46 +18,6 @@ use std::ops::Range;
 
 /// In which pieces a segment is read when the disk has lost some of them: pages, as the system reads them.
 const PIECE_BYTES: usize = 4096;
-
-/// A place on the disk that is not as it was written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Damage {
-    /// The segment.
-    pub segment: u32,
-    /// The segment's file.
-    pub place: String,
-    /// Where in it, in bytes.
-    pub offset: u64,
-    /// What is wrong.
-    pub what: String,
-    /// What follows from it.
-    pub effect: DamageEffect,
-    /// The threads it concerns, as UUIDs; none when no record is lost or when they cannot be told.
-    pub threads: Vec<String>,
-}
-
-/// What follows from a damage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DamageEffect {
-    /// No record is lost: what is damaged exists twice, or was a hint.
-    NothingLost,
-    /// The threads named are refused; all others are served.
-    ThreadsRefused,
-    /// It cannot be told which threads it concerns; the journal does not open.
-    NotOpened,
-}
-
-/// What the last write left behind when it did not come to its end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TornTail {
-    /// The segment.
-    pub segment: u32,
-    /// Where the part begins that is cut, in bytes.
-    pub offset: u64,
-    /// How many bytes are cut. None of them was acknowledged.
-    pub bytes: u64,
-}
 
 /// Where the next batch goes, and what is found there.
 #[derive(Debug)]
@@ -147,7 +107,7 @@ impl Scan {
         }
         let place = disk.place(segment);
         for lost in self.lost.clone() {
-            let what = format!("the disk cannot read {} bytes: {error}", lost.len());
+            let what = format!("the disk cannot read {} bytes: {error}; what they held is named apart", lost.len());
             self.damaged(segment, &place, lost.start, what, DamageEffect::NothingLost, &[]);
         }
         Ok(())

@@ -64,7 +64,7 @@ async fn a_read_that_waits_behind_an_append_sees_it() {
     assert_eq!(recalled, 4);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_and_segments_are_bounded_and_order_is_kept() {
     let disk = FaultDisk::default();
     let options = Options { segment_max_bytes: 8192, group_max_bytes: 4096 };
