@@ -207,6 +207,13 @@ pub enum Reply {
     Damaged(String),
 }
 
+impl ToJournal {
+    /// A question, with the ticket of who asks.
+    pub fn query((ticket, query): (Ticket, Query)) -> Self {
+        ToJournal::Query(ticket, query)
+    }
+}
+
 impl FromGateway {
     /// Whether it is an input.
     pub fn is_submit(&self) -> bool {

@@ -4,7 +4,6 @@
 //! channels to Hydro's network. Always: the adapters are those of the embedded host; a thread is at one shard, and all that
 //! concerns it goes there.
 
-use super::sidecar;
 use hydro_lang::location::cluster::CLUSTER_SELF_ID;
 use hydro_lang::prelude::*;
 use slackwater_core::flow::{Inputs, Outputs, agent_loop, route};
@@ -20,12 +19,12 @@ pub struct Shard;
 /// Wires a gateway and so many shards.
 pub fn topology<'a>(gateway: &Process<'a, Gateway>, shards: &Cluster<'a, Shard>, count: u32) {
     let (requests, to_gateway) =
-        gateway.sidecar_bidi::<FromGateway, ToGateway, _>(q!(move || self::sidecar::gateway(count)));
+        gateway.sidecar_bidi::<FromGateway, ToGateway, _>(q!(move || crate::sidecar::gateway(count)));
     let (from_journal, to_journal) = shards
-        .sidecar_bidi::<FromJournal, ToJournal, _>(q!(|| self::sidecar::journal(CLUSTER_SELF_ID.get_raw_id())));
-    let (from_model, to_model) = shards.sidecar_bidi::<FromModel, ToModel, _>(q!(|| self::sidecar::model()));
-    let (from_tool, to_tool) = shards.sidecar_bidi::<Arrival, ToTool, _>(q!(|| self::sidecar::tool()));
-    let (from_timer, to_timer) = shards.sidecar_bidi::<Arrival, ToTimer, _>(q!(|| self::sidecar::timer()));
+        .sidecar_bidi::<FromJournal, ToJournal, _>(q!(move || crate::sidecar::journal(CLUSTER_SELF_ID.get_raw_id())));
+    let (from_model, to_model) = shards.sidecar_bidi::<FromModel, ToModel, _>(q!(|| crate::sidecar::model()));
+    let (from_tool, to_tool) = shards.sidecar_bidi::<Arrival, ToTool, _>(q!(|| crate::sidecar::tool()));
+    let (from_timer, to_timer) = shards.sidecar_bidi::<Arrival, ToTimer, _>(q!(|| crate::sidecar::timer()));
 
     let Outputs { gateway: told, chunks, appends, journal, queries, model, tool, timer } = agent_loop(Inputs {
         gateway: route::to_shards(requests, shards, count),
@@ -40,14 +39,10 @@ pub fn topology<'a>(gateway: &Process<'a, Gateway>, shards: &Cluster<'a, Shard>,
             .merge_unordered(appends.map(q!(|batch| ToJournal::Append(batch))))
             .merge_unordered(queries.map(q!(|query| ToJournal::query(query)))),
     );
-    to_model.complete(model.weaken_ordering());
-    to_tool.complete(tool.weaken_ordering());
-    to_timer.complete(timer.weaken_ordering());
-    to_gateway.complete(
-        told.send(gateway, TCP.fail_stop().bincode())
-            .values()
-            .merge_unordered(
-                chunks.map(q!(|chunk| ToGateway::Chunk(chunk))).send(gateway, TCP.fail_stop().bincode()).values(),
-            ),
-    );
+    to_model.complete(model);
+    to_tool.complete(tool);
+    to_timer.complete(timer);
+    to_gateway.complete(told.send(gateway, TCP.fail_stop().bincode()).values().merge_unordered(
+        chunks.map(q!(|chunk| ToGateway::Chunk(chunk))).send(gateway, TCP.fail_stop().bincode()).values(),
+    ));
 }

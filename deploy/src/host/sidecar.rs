@@ -6,9 +6,9 @@
 
 use crate::capability::CapabilityKey;
 use crate::catalog::Catalog;
-use crate::config::Settings;
 use crate::journal::{FileDisk, Journal};
 use crate::port::{FromAdapter, ToAdapter, ends};
+use crate::settings::Settings;
 use crate::{gateway as gateways, model as models, timer as timers, tool as tools};
 use slackwater_core::port::{FromGateway, FromJournal, FromModel, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
 use slackwater_core::record::Arrival;
@@ -58,8 +58,12 @@ pub fn model() -> (FromAdapter<FromModel>, ToAdapter<ToModel>) {
     let settings = settings();
     let model = or_exit(settings.model.build());
     let process = Process::this();
-    let (from, to) =
-        models::start(model, settings.agent.system.as_str().into(), process.catalog.clone(), settings.model.limits.clone());
+    let (from, to) = models::start(
+        model,
+        settings.agent.system.as_str().into(),
+        process.catalog.clone(),
+        settings.model.limits.clone(),
+    );
     let (_, gate, mut inside) = ends::<(), ToModel>();
     let mut ready = process.tools_ready.subscribe();
     tokio::spawn(async move {
@@ -76,7 +80,7 @@ pub fn model() -> (FromAdapter<FromModel>, ToAdapter<ToModel>) {
 pub fn tool() -> (FromAdapter<Arrival>, ToAdapter<ToTool>) {
     let settings = settings();
     let process = Process::this();
-    let callback_base = gateways::callback_base_of(&settings.gateway);
+    let callback_base = gateways::base_url(&settings.gateway, settings.gateway.listen);
     let started =
         tools::start(settings.tool.clone(), Vec::new(), process.catalog.clone(), key(settings), callback_base);
     let (from, to, mut running) = or_exit(started);
@@ -112,10 +116,11 @@ impl Process {
 fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {
-        let path = std::env::var_os(SETTINGS_VARIABLE);
+        let path = std::env::var_os(SETTINGS_VARIABLE).map(PathBuf::from);
         let path = or_exit(path.ok_or_else(|| format!("{SETTINGS_VARIABLE} is not set: the launcher sets it")));
-        crate::logging::start_for_location();
-        or_exit(Settings::of_cluster(&PathBuf::from(path)))
+        let named = |error: &dyn Display| format!("{}: {error}", path.display());
+        let text = or_exit(std::fs::read_to_string(&path).map_err(|error| named(&error)));
+        or_exit(toml::from_str(&text).map_err(|error| named(&error)))
     })
 }
 

@@ -3,7 +3,7 @@
 //! In: dispatches and cancellations. Out: one record for each dispatch that was not cancelled. Always: so many at a time, the
 //! rest in order; the same call twice at a time is done once; a call that panics is answered all the same.
 
-use super::outbox::{Outbox, RUNTIME, failed};
+use super::outbox::{Outbox, failed};
 use slackwater_core::effect::Dispatch;
 use slackwater_core::id::{CallId, ThreadId};
 use slackwater_core::port::ToTool;
@@ -74,7 +74,7 @@ pub(super) async fn run<P, F, C>(
                     known.remove(&key);
                     outbox.put(key.0, match ended {
                         Ok((_, record)) => record,
-                        Err(error) => failed(key.1, RUNTIME, panicked(error)),
+                        Err(error) => failed(key.1, "tool", panicked(error)),
                     });
                 }
             }
