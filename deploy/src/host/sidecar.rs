@@ -22,6 +22,9 @@ use tokio::sync::watch;
 /// Names the file with the settings of the cluster.
 pub const SETTINGS_VARIABLE: &str = "SLACKWATER_CLUSTER_SETTINGS";
 
+/// Names the shard that a location is, counted from 0.
+pub const SHARD_VARIABLE: &str = "SLACKWATER_SHARD";
+
 /// The state directory of a shard, in the cluster's directory.
 pub fn shard_directory(settings: &Settings, shard: u32) -> PathBuf {
     settings.directory.join(format!("shard-{shard}"))
@@ -38,8 +41,10 @@ pub fn gateway(shards: u32) -> (FromAdapter<FromGateway>, ToAdapter<ToGateway>) 
 }
 
 /// A shard's journal, in its directory.
-pub fn journal(shard: u32) -> (FromAdapter<FromJournal>, ToAdapter<ToJournal>) {
+pub fn journal() -> (FromAdapter<FromJournal>, ToAdapter<ToJournal>) {
     let settings = settings();
+    let shard = std::env::var(SHARD_VARIABLE).ok().and_then(|text| text.parse().ok());
+    let shard = or_exit(shard.ok_or_else(|| format!("{SHARD_VARIABLE} is not a number: the launcher sets it")));
     let directory = shard_directory(settings, shard);
     or_exit(std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display())));
     let journal = or_exit(FileDisk::open(directory).and_then(|disk| Journal::open(disk, settings.journal.clone())));

@@ -19,7 +19,7 @@
 //!
 //! ```
 //! use futures::future::BoxFuture;
-//! use slackwater::core::record::{Block, End, Usage};
+//! use slackwater_core::record::{Block, End, Usage};
 //! use slackwater::model::{Answer, Model, ModelError, Request, Sink};
 //!
 //! struct Parrot;
