@@ -5,6 +5,7 @@
 
 use super::http::{Endpoint, Refusal};
 use super::offer::Offer;
+use super::sse::Events;
 use super::view::{self, Outcome, Part, Said, Turn};
 use super::{Answer, Limits, Model, ModelError, Request, Sink};
 use futures::future::BoxFuture;
@@ -52,7 +53,7 @@ impl Anthropic {
 
     /// The body of a request.
     pub(super) fn body(&self, request: &Request) -> Vec<u8> {
-        let turns = view::turns(&request.prompt.history, KIND);
+        let turns = view::turns(&request.prompt.history, Some(KIND));
         let thinks = may_think(&turns);
         let mut messages: Vec<Message<'_>> = Vec::new();
         for turn in turns {
@@ -107,23 +108,28 @@ impl Model for Anthropic {
 
     fn complete<'a>(&'a self, request: &'a Request, sink: &'a mut Sink) -> BoxFuture<'a, Result<Answer, ModelError>> {
         Box::pin(async move {
-            let mut events = self.endpoint.open(self.body(request)).await?;
-            let mut gathered = Gathered::default();
-            while !gathered.stopped {
-                match events.next().await {
-                    Ok(Some(data)) => gathered.take(&data, sink)?,
-                    Ok(None) => break,
-                    // The answer is whole; only its last event is missing.
-                    Err(error) if gathered.end.is_some() => {
-                        tracing::debug!("after the end of the answer: {error}");
-                        break;
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            gathered.finish(&self.model)
+            let events = self.endpoint.open(self.body(request)).await?;
+            read(events, sink, &self.model).await
         })
     }
+}
+
+/// Reads the answer out of its stream.
+pub(super) async fn read(mut events: Events, sink: &mut Sink, model: &str) -> Result<Answer, ModelError> {
+    let mut gathered = Gathered::default();
+    while !gathered.stopped {
+        match events.next().await {
+            Ok(Some(data)) => gathered.take(&data, sink)?,
+            Ok(None) => break,
+            // The answer is whole; only its last event is missing.
+            Err(error) if gathered.end.is_some() => {
+                tracing::debug!("after the end of the answer: {error}");
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    gathered.finish(model)
 }
 
 /// A model that thinks must see its last turn begin with its own thinking as long as its calls are being answered. An
@@ -247,29 +253,16 @@ fn object(arguments: &str) -> Box<RawValue> {
     }
 }
 
+/// One event, whatever its type: an enum with a tag would not keep a block as it came.
 #[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Event {
-    MessageStart {
-        message: MessageStart,
-    },
-    ContentBlockStart {
-        index: u64,
-        content_block: Box<RawValue>,
-    },
-    ContentBlockDelta {
-        index: u64,
-        delta: Delta,
-    },
-    MessageDelta {
-        delta: MessageDelta,
-        #[serde(default)]
-        usage: UsageTold,
-    },
-    MessageStop,
-    Error {},
-    #[serde(other)]
-    Other,
+struct Event {
+    r#type: String,
+    message: Option<MessageStart>,
+    #[serde(default)]
+    index: u64,
+    content_block: Option<Box<RawValue>>,
+    delta: Option<Box<RawValue>>,
+    usage: Option<UsageTold>,
 }
 
 #[derive(Deserialize)]
@@ -369,13 +362,16 @@ impl Gathered {
         let misunderstood = |error: serde_json::Error| {
             ModelError::new(FailureClass::Transient, format!("the provider's stream cannot be understood: {error}"))
         };
-        match serde_json::from_str(data).map_err(misunderstood)? {
-            Event::MessageStart { message } => {
-                self.model = message.model;
-                self.usage(message.usage, sink);
+        let event: Event = serde_json::from_str(data).map_err(misunderstood)?;
+        match (event.r#type.as_str(), event.content_block, event.delta) {
+            ("message_start", ..) => {
+                if let Some(MessageStart { model, usage }) = event.message {
+                    self.model = model;
+                    self.usage(usage, sink);
+                }
             }
-            Event::ContentBlockStart { index, content_block } => {
-                let start = serde_json::from_str(content_block.get()).map_err(misunderstood)?;
+            ("content_block_start", Some(block), _) => {
+                let start = serde_json::from_str(block.get()).map_err(misunderstood)?;
                 let block = match start {
                     Start::Text { text } => {
                         sink.text(text.clone());
@@ -385,27 +381,31 @@ impl Gathered {
                         sink.reasoning(thinking.clone());
                         BlockGathered::Thinking { text: thinking, signature }
                     }
-                    Start::RedactedThinking {} => BlockGathered::Sealed(content_block.get().to_owned()),
+                    Start::RedactedThinking {} => BlockGathered::Sealed(block.get().to_owned()),
                     Start::ToolUse { id, name, input } => {
                         BlockGathered::Call { id, name, input, arguments: String::new() }
                     }
                     Start::Other => BlockGathered::Unknown,
                 };
-                self.blocks.push((index, block));
+                self.blocks.push((event.index, block));
             }
-            Event::ContentBlockDelta { index, delta } => self.delta(index, delta, sink)?,
-            Event::MessageDelta { delta, usage } => {
-                self.usage(usage, sink);
-                match delta.stop_reason.as_deref() {
+            ("content_block_delta", _, Some(delta)) => {
+                let delta = serde_json::from_str(delta.get()).map_err(misunderstood)?;
+                self.delta(event.index, delta, sink)?;
+            }
+            ("message_delta", _, delta) => {
+                self.usage(event.usage.unwrap_or_default(), sink);
+                let delta = delta.map(|delta| serde_json::from_str(delta.get())).transpose().map_err(misunderstood)?;
+                match delta.and_then(|MessageDelta { stop_reason }| stop_reason).as_deref() {
                     None => {}
                     Some("max_tokens" | "model_context_window_exceeded") => self.end = Some(End::Length),
                     Some("refusal") => self.end = Some(End::Declined),
                     Some(_) => self.end = Some(End::Finished),
                 }
             }
-            Event::MessageStop => self.stopped = true,
-            Event::Error {} => return Err(Refusal::read(data).in_stream()),
-            Event::Other => {}
+            ("message_stop", ..) => self.stopped = true,
+            ("error", ..) => return Err(Refusal::read(data).in_stream()),
+            _ => {}
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 
 use super::http::{Endpoint, Refusal};
 use super::offer::Offer;
+use super::sse::Events;
 use super::view::{self, Outcome, Part, Said, Turn};
 use super::{Answer, Limits, Model, ModelError, Request, Sink};
 use futures::future::BoxFuture;
@@ -21,9 +22,6 @@ pub struct OpenAi {
     extra: Map<String, Value>,
     offer: Offer,
 }
-
-/// The kind of provider in [`slackwater_core::record::Sealed`].
-const KIND: &str = "openai";
 
 impl OpenAi {
     /// The model of this name at `{base_url}/chat/completions`. Without a key no `Authorization` is sent. `extra` is added
@@ -51,7 +49,7 @@ impl OpenAi {
         if !request.system.trim().is_empty() {
             messages.push(Message::says("system", Words::Text(request.system.to_string())));
         }
-        for turn in view::turns(&request.prompt.history, KIND) {
+        for turn in view::turns(&request.prompt.history, None) {
             match turn {
                 Turn::User(said) => messages.push(Message::says("user", words(said))),
                 Turn::Assistant(parts) => messages.push(assistant(parts)),
@@ -86,24 +84,29 @@ impl Model for OpenAi {
 
     fn complete<'a>(&'a self, request: &'a Request, sink: &'a mut Sink) -> BoxFuture<'a, Result<Answer, ModelError>> {
         Box::pin(async move {
-            let mut events = self.endpoint.open(self.body(request)).await?;
-            let mut gathered = Gathered::default();
-            loop {
-                match events.next().await {
-                    Ok(Some(data)) if data.trim() == "[DONE]" => break,
-                    Ok(Some(data)) => gathered.take(&data, sink)?,
-                    Ok(None) => break,
-                    // The answer is whole; only what it cost may be missing.
-                    Err(error) if gathered.end.is_some() => {
-                        tracing::debug!("after the end of the answer: {error}");
-                        break;
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            gathered.finish(&self.model)
+            let events = self.endpoint.open(self.body(request)).await?;
+            read(events, sink, &self.model).await
         })
     }
+}
+
+/// Reads the answer out of its stream.
+pub(super) async fn read(mut events: Events, sink: &mut Sink, model: &str) -> Result<Answer, ModelError> {
+    let mut gathered = Gathered::default();
+    loop {
+        match events.next().await {
+            Ok(Some(data)) if data.trim() == "[DONE]" => break,
+            Ok(Some(data)) => gathered.take(&data, sink)?,
+            Ok(None) => break,
+            // The answer is whole; only what it cost may be missing.
+            Err(error) if gathered.end.is_some() => {
+                tracing::debug!("after the end of the answer: {error}");
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    gathered.finish(model)
 }
 
 #[derive(Serialize)]
