@@ -263,6 +263,12 @@ struct Event {
     content_block: Option<Box<RawValue>>,
     delta: Option<Box<RawValue>>,
     usage: Option<UsageTold>,
+    /// The rest is of the whole message, which comes from a server that does not stream.
+    #[serde(default)]
+    model: String,
+    #[serde(default)]
+    content: Vec<Box<RawValue>>,
+    stop_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -290,11 +296,15 @@ enum Start {
     ToolUse {
         id: String,
         name: String,
-        #[serde(default)]
-        input: Map<String, Value>,
     },
     #[serde(other)]
     Other,
+}
+
+/// A call's input, as it came.
+#[derive(Deserialize)]
+struct Input {
+    input: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -350,7 +360,7 @@ enum BlockGathered {
     Call {
         id: String,
         name: String,
-        input: Map<String, Value>,
+        input: String,
         arguments: String,
     },
     /// A kind of block that did not exist when this was written.
@@ -359,9 +369,6 @@ enum BlockGathered {
 
 impl Gathered {
     fn take(&mut self, data: &str, sink: &mut Sink) -> Result<(), ModelError> {
-        let misunderstood = |error: serde_json::Error| {
-            ModelError::new(FailureClass::Transient, format!("the provider's stream cannot be understood: {error}"))
-        };
         let event: Event = serde_json::from_str(data).map_err(misunderstood)?;
         match (event.r#type.as_str(), event.content_block, event.delta) {
             ("message_start", ..) => {
@@ -370,25 +377,7 @@ impl Gathered {
                     self.usage(usage, sink);
                 }
             }
-            ("content_block_start", Some(block), _) => {
-                let start = serde_json::from_str(block.get()).map_err(misunderstood)?;
-                let block = match start {
-                    Start::Text { text } => {
-                        sink.text(text.clone());
-                        BlockGathered::Text(text)
-                    }
-                    Start::Thinking { thinking, signature } => {
-                        sink.reasoning(thinking.clone());
-                        BlockGathered::Thinking { text: thinking, signature }
-                    }
-                    Start::RedactedThinking {} => BlockGathered::Sealed(block.get().to_owned()),
-                    Start::ToolUse { id, name, input } => {
-                        BlockGathered::Call { id, name, input, arguments: String::new() }
-                    }
-                    Start::Other => BlockGathered::Unknown,
-                };
-                self.blocks.push((event.index, block));
-            }
+            ("content_block_start", Some(block), _) => self.start(event.index, block.get(), sink)?,
             ("content_block_delta", _, Some(delta)) => {
                 let delta = serde_json::from_str(delta.get()).map_err(misunderstood)?;
                 self.delta(event.index, delta, sink)?;
@@ -396,18 +385,52 @@ impl Gathered {
             ("message_delta", _, delta) => {
                 self.usage(event.usage.unwrap_or_default(), sink);
                 let delta = delta.map(|delta| serde_json::from_str(delta.get())).transpose().map_err(misunderstood)?;
-                match delta.and_then(|MessageDelta { stop_reason }| stop_reason).as_deref() {
-                    None => {}
-                    Some("max_tokens" | "model_context_window_exceeded") => self.end = Some(End::Length),
-                    Some("refusal") => self.end = Some(End::Declined),
-                    Some(_) => self.end = Some(End::Finished),
+                self.ends(delta.and_then(|MessageDelta { stop_reason }| stop_reason));
+            }
+            ("message", ..) => {
+                self.model = event.model;
+                self.usage(event.usage.unwrap_or_default(), sink);
+                for (index, block) in (0..).zip(&event.content) {
+                    self.start(index, block.get(), sink)?;
                 }
+                self.ends(event.stop_reason);
             }
             ("message_stop", ..) => self.stopped = true,
             ("error", ..) => return Err(Refusal::read(data).in_stream()),
             _ => {}
         }
         Ok(())
+    }
+
+    fn start(&mut self, index: u64, block: &str, sink: &mut Sink) -> Result<(), ModelError> {
+        let gathered = match serde_json::from_str(block).map_err(misunderstood)? {
+            Start::Text { text } => {
+                sink.text(text.clone());
+                BlockGathered::Text(text)
+            }
+            Start::Thinking { thinking, signature } => {
+                sink.reasoning(thinking.clone());
+                BlockGathered::Thinking { text: thinking, signature }
+            }
+            Start::RedactedThinking {} => BlockGathered::Sealed(block.to_owned()),
+            Start::ToolUse { id, name } => {
+                let Input { input } = serde_json::from_str(block).map_err(misunderstood)?;
+                let input = input.map_or_else(String::new, |input| input.get().to_owned());
+                BlockGathered::Call { id, name, input, arguments: String::new() }
+            }
+            Start::Other => BlockGathered::Unknown,
+        };
+        self.blocks.push((index, gathered));
+        Ok(())
+    }
+
+    fn ends(&mut self, stop_reason: Option<String>) {
+        match stop_reason.as_deref() {
+            None => {}
+            Some("max_tokens" | "model_context_window_exceeded") => self.end = Some(End::Length),
+            Some("refusal") => self.end = Some(End::Declined),
+            Some(_) => self.end = Some(End::Finished),
+        }
     }
 
     fn delta(&mut self, index: u64, delta: Delta, sink: &mut Sink) -> Result<(), ModelError> {
@@ -483,9 +506,12 @@ impl Gathered {
                 }
                 BlockGathered::Sealed(json) => Some(Block::Reasoning { text: String::new(), sealed: sealed(json) }),
                 BlockGathered::Call { id, name, input, arguments } => {
-                    // Some endpoints send the whole input with the beginning.
-                    let whole = arguments.is_empty() && !input.is_empty();
-                    let arguments = if whole { Value::Object(input).to_string() } else { arguments };
+                    // The input comes in pieces, or from some endpoints with the beginning; then no piece follows.
+                    let arguments = match input.as_str() {
+                        "" | "{}" => arguments,
+                        _ if arguments.is_empty() => input,
+                        _ => arguments,
+                    };
                     Some(Block::Call { provider_id: id, name, arguments })
                 }
                 BlockGathered::Unknown => None,
@@ -494,4 +520,8 @@ impl Gathered {
         let model = if self.model.is_empty() { model.to_owned() } else { self.model };
         Ok(Answer { blocks, end, usage, model })
     }
+}
+
+fn misunderstood(error: serde_json::Error) -> ModelError {
+    ModelError::new(FailureClass::Transient, format!("the provider's stream cannot be understood: {error}"))
 }

@@ -11,6 +11,7 @@ use slackwater_core::history::{Answered, AnsweredBy, Event, History, Item};
 use slackwater_core::id::CallId;
 use slackwater_core::record::{Content, Sealed};
 use slackwater_core::thread::invariant::check_view;
+use std::sync::LazyLock;
 
 fn request(history: Vec<Item>) -> Request {
     let tool = ToolSpec {
@@ -23,14 +24,17 @@ fn request(history: Vec<Item>) -> Request {
 }
 
 fn openai(request: &Request) -> Value {
-    let model = OpenAi::new("http://x/v1/", None, "gpt-x".into(), Map::new(), Limits::default()).unwrap();
-    serde_json::from_slice(&model.body(request)).unwrap()
+    static MODEL: LazyLock<OpenAi> =
+        LazyLock::new(|| OpenAi::new("http://x/v1/", None, "gpt-x".into(), Map::new(), Limits::default()).unwrap());
+    serde_json::from_slice(&MODEL.body(request)).unwrap()
 }
 
 fn anthropic_text(request: &Request) -> String {
-    let extra = json!({"thinking": {"type": "enabled", "budget_tokens": 1024}}).as_object().unwrap().clone();
-    let model = Anthropic::new("http://x", None, "claude-x".into(), 100, extra, Limits::default()).unwrap();
-    String::from_utf8(model.body(request)).unwrap()
+    static MODEL: LazyLock<Anthropic> = LazyLock::new(|| {
+        let extra = json!({"thinking": {"type": "enabled", "budget_tokens": 1024}}).as_object().unwrap().clone();
+        Anthropic::new("http://x", None, "claude-x".into(), 100, extra, Limits::default()).unwrap()
+    });
+    String::from_utf8(MODEL.body(request)).unwrap()
 }
 
 fn anthropic(request: &Request) -> Value {
@@ -326,7 +330,7 @@ fn history(steps: Vec<(u8, Vec<Content>, Vec<Block>, Vec<Content>, bool)>) -> Ve
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn every_history_makes_valid_requests(steps in prop::collection::vec(step(), 1..12)) {

@@ -247,6 +247,8 @@ struct Event {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Choice {
+    /// From a server that does not stream it is the whole message.
+    #[serde(alias = "message")]
     delta: Option<Delta>,
     finish_reason: Option<String>,
 }

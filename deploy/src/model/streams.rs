@@ -183,6 +183,38 @@ async fn an_answer_is_the_same_wherever_its_bytes_are_cut() {
 }
 
 #[tokio::test]
+async fn a_whole_answer_is_as_good_as_a_stream() {
+    let openai = json!({"model": "m", "usage": {"prompt_tokens": 3, "completion_tokens": 2}, "choices": [{
+        "finish_reason": "tool_calls",
+        "message": {"role": "assistant", "content": "Hello.", "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "x", "arguments": "{\"b\":1,\"a\":2}"}},
+            {"id": "b", "type": "function", "function": {"name": "y", "arguments": ""}},
+        ]},
+    }]})
+    .to_string();
+    let anthropic = r#"{"type": "message", "model": "m", "stop_reason": "tool_use", "usage": {"input_tokens": 3, "output_tokens": 2},
+        "content": [{"type": "text", "text": "Hello."},
+            {"type": "tool_use", "id": "a", "name": "x", "input": {"b":1,"a":2}},
+            {"type": "tool_use", "id": "b", "name": "y", "input": {}}]}"#;
+    let limits = Limits::default();
+    for (kind, whole) in [(Kind::OpenAi, openai), (Kind::Anthropic, anthropic.to_owned())] {
+        let whole = Bytes::from(whole);
+        for at in [0, 1, whole.len() / 2, whole.len()] {
+            let pieces = [whole.slice(..at), whole.slice(at..)].map(Ok::<_, Infallible>);
+            let events = Events::whole(futures::stream::iter(pieces), &limits);
+            let mut sink = Sink::new(|_| {});
+            let answer = match kind {
+                Kind::OpenAi => openai::read(events, &mut sink, "asked").await,
+                Kind::Anthropic => anthropic::read(events, &mut sink, "asked").await,
+            };
+            let blocks = vec![Block::Text("Hello.".into()), call("a", "x", r#"{"b":1,"a":2}"#), call("b", "y", "")];
+            let usage = Usage { input_tokens: 3, output_tokens: 2, cached_tokens: 0 };
+            assert_eq!(answer, Ok(Answer { blocks, end: End::Finished, usage, model: "m".into() }), "{kind:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_stream_that_breaks_off_is_no_answer() {
     for (kind, whole, expected) in wholes() {
         let whole = Bytes::from(whole);
