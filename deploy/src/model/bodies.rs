@@ -289,13 +289,15 @@ fn block() -> impl Strategy<Value = Block> {
     ]
 }
 
+type Step = (u8, Vec<Content>, Vec<Block>, Vec<Content>, bool);
+
 /// A turn as the fold would keep it: with the results of all of its calls, in some order.
-fn step() -> impl Strategy<Value = (u8, Vec<Content>, Vec<Block>, Vec<Content>, bool)> {
+fn step() -> impl Strategy<Value = Step> {
     (0..6_u8, content(), prop::collection::vec(block(), 1..5), content(), any::<bool>())
 }
 
 /// The histories that these steps make.
-fn history(steps: Vec<(u8, Vec<Content>, Vec<Block>, Vec<Content>, bool)>) -> Vec<Item> {
+fn history(steps: Vec<Step>) -> Vec<Item> {
     let mut items = Vec::new();
     for (number, (kind, content, blocks, answer, flag)) in (1..).zip(steps) {
         match kind {
