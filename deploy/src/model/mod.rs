@@ -64,6 +64,14 @@ mod sse;
 mod view;
 
 #[cfg(test)]
+mod bodies;
+#[cfg(test)]
+pub(crate) mod conformance;
+#[cfg(test)]
+mod misbehaviour;
+#[cfg(test)]
+mod streams;
+#[cfg(test)]
 mod tests;
 
 pub use anthropic::Anthropic;
