@@ -244,6 +244,11 @@ impl Shards {
         state.subscriber_count -= 1;
     }
 
+    /// How many subscriptions are open.
+    pub fn subscriber_count(&self) -> usize {
+        self.state().subscriber_count
+    }
+
     /// Whether the shards run.
     pub fn readiness(&self) -> Readiness {
         self.state().readiness.clone()
