@@ -44,7 +44,7 @@ impl Reader {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        let events = SseStream::from_byte_stream(response.bytes_stream());
+        let events = SseStream::from_bytes_stream(response.bytes_stream());
         Self(Box::pin(events.take_while(|event| std::future::ready(event.is_ok())).map(Result::unwrap)))
     }
 
@@ -215,7 +215,7 @@ async fn a_client_begins_where_it_says() {
     {
         let url = format!("{}/v1/threads/{THREAD}/events{query}", world.url);
         let response = world.client.get(url).send().await.unwrap();
-        let stream = SseStream::from_byte_stream(response.bytes_stream());
+        let stream = SseStream::from_bytes_stream(response.bytes_stream());
         let mut reader = Reader(Box::pin(stream.map(Result::unwrap)));
         // Where "now" is, is asked for when the stream begins.
         assert_eq!(reader.0.next().await.unwrap().retry, Some(500), "{query}");
