@@ -196,3 +196,21 @@ async fn connections_beyond_the_bound_wait() {
     drop(held);
     assert_eq!(waiting.await.unwrap().status, 200);
 }
+
+#[tokio::test]
+async fn a_connection_that_says_nothing_is_closed_and_one_that_speaks_is_not() {
+    let world = World::with(limits(Limits { silence_ms_max: 300, ..Limits::default() }));
+    let mut silent = tokio::net::TcpStream::connect(world.gateway.address()).await.unwrap();
+    let mut speaking = tokio::net::TcpStream::connect(world.gateway.address()).await.unwrap();
+    let mut answered = 0;
+    let mut answer = [0; 4096];
+    // Longer in all than the silence may be.
+    for _ in 0..8 {
+        speaking.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        answered += usize::from(speaking.read(&mut answer).await.unwrap() > 0);
+        tokio::time::sleep(Duration::from_millis(60)).await;
+    }
+    assert_eq!(answered, 8);
+    let ended = tokio::time::timeout(Duration::from_secs(10), silent.read(&mut answer)).await;
+    assert!(matches!(ended, Ok(Ok(0) | Err(_))), "{ended:?}");
+}

@@ -112,3 +112,24 @@ async fn what_is_no_callback_is_refused() {
     let large = result(thread, call, &"x".repeat(2 << 20));
     assert_eq!(world.call_back(&token, &large).await.status, 200);
 }
+
+#[tokio::test]
+async fn a_server_built_on_the_reference_types_answers_unchanged() {
+    let (world, thread, call) = world_with_call().await;
+    let token = world.key.token(thread, call, LATER_MS);
+    let invocation: rap_protocol::RapInvocation = serde_json::from_value(json!({
+        "operation": "build",
+        "arguments": {},
+        "id": call.effect_id(thread),
+        "callback_url": format!("{}{token}", world.gateway.callback_base()),
+        "group_id": thread.to_string(),
+    }))
+    .unwrap();
+    let client = rap_protocol::PlainCallbackClient::new();
+    let display = vec![rap_protocol::DisplaySegment::Text("done".into())];
+    rap_protocol::send_tool_result(&client, &invocation, "green", Some(display), true).await;
+    let records = world.shard.records();
+    let Record::Result(taken) = &records[2].arrival.record else { panic!("{records:?}") };
+    assert_eq!((taken.call, &taken.content[..]), (call, &[Content::Text("green".into())][..]));
+    assert!(taken.subscription && taken.display.as_ref().is_some_and(|display| display.contains("done")));
+}

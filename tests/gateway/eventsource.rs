@@ -24,7 +24,7 @@ fn installed() -> PathBuf {
         "the EventSource client is not installed at {}; run tests/peers/eventsource.sh (it needs node 20 and npm)",
         root.display()
     );
-    root
+    root.canonicalize().unwrap()
 }
 
 struct Client {

@@ -105,10 +105,10 @@ async fn a_client_resumes_after_any_event_while_outputs_go_on() {
     going_on.abort();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_breaks_off_at_random_misses_nothing_and_sees_nothing_twice() {
     let seed = std::env::var("SLACKWATER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_130);
-    println!("SLACKWATER_SEED={seed}");
+    eprintln!("SLACKWATER_SEED={seed}");
     let mut choices = Choices(seed);
     // A small buffer, so that it overflows now and then.
     let limits = Limits { subscriber_buffer_events_max: 8, ..Limits::default() };

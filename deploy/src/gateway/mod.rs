@@ -47,7 +47,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// How long connections have to end by themselves when the gateway stops.
-const FAREWELL_MS: u64 = 700;
+const FAREWELL_MS: u64 = 500;
 
 /// Why a gateway cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -115,7 +115,7 @@ pub fn start_on(
     let callback_base = callback_base(&config, address);
     let (shards, from, to) = Shards::new(config.clone());
     let (finish, closed) = (CancellationToken::new(), CancellationToken::new());
-    let door = Door::new(listener, config.limits.connections_max, closed.clone());
+    let door = Door::new(listener, &config.limits, closed.clone());
     let router = server::router(Arc::new(App::new(shards.clone(), key, config, guard)));
     let service = router.into_make_service_with_connect_info::<Peer>();
     let finished = finish.clone().cancelled_owned();

@@ -85,6 +85,9 @@ pub enum SubmitError {
     NoAnswer(u64),
 }
 
+/// How many items of a shard are taken under one lock at most.
+const TOLD_AT_ONCE: usize = 256;
+
 /// The time now, in milliseconds since the Unix epoch.
 pub(super) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
@@ -124,8 +127,10 @@ impl Shards {
         self.state().send = inside.send;
         let shards = self.clone();
         tokio::spawn(async move {
-            while let Some(told) = inside.receive.recv().await {
-                shards.take(told);
+            let mut told = Vec::with_capacity(TOLD_AT_ONCE);
+            while inside.receive.recv_many(&mut told, TOLD_AT_ONCE).await > 0 {
+                let mut state = shards.state();
+                told.drain(..).for_each(|item| state.take(shards.0.config.gateway, item));
             }
         });
         (from, to)
@@ -174,7 +179,7 @@ impl Shards {
         self.ask(query).await
     }
 
-    /// A page of all threads by id, after the given one, and the thread after which the next page starts, if there is one.
+    /// A page of all threads by id, at least one long, after the given one, and the thread after which the next page starts, if there is one.
     /// Damage of a shard is an error in words.
     ///
     /// # Errors
@@ -184,6 +189,7 @@ impl Shards {
         after: Option<ThreadId>,
         limit: usize,
     ) -> Result<(Vec<Standing>, Option<ThreadId>), SubmitError> {
+        let limit = limit.max(1);
         let asked =
             (0..self.0.config.shards).map(|shard| self.query(Query::Threads { shard, after, limit: limit + 1 }));
         let mut threads = Vec::new();
@@ -310,40 +316,6 @@ impl Shards {
         }
     }
 
-    /// Takes what a shard tells.
-    fn take(&self, told: ToGateway) {
-        let mut state = self.state();
-        match told {
-            ToGateway::Answer(ticket, outcome) if ticket.gateway == self.0.config.gateway => {
-                if let Some((thread, answer)) = state.submits.remove(&ticket.request) {
-                    if let Some(count) = state.submits_per_thread.get_mut(&thread) {
-                        *count -= 1;
-                        if *count == 0 {
-                            state.submits_per_thread.remove(&thread);
-                        }
-                    }
-                    let _ = answer.send(Ok(outcome));
-                }
-            }
-            ToGateway::Reply(ticket, reply) if ticket.gateway == self.0.config.gateway => {
-                if let Some(answer) = state.queries.remove(&ticket.request) {
-                    let _ = answer.send(Ok(reply));
-                }
-            }
-            ToGateway::Answer(..) | ToGateway::Reply(..) => {}
-            ToGateway::Output(output) => {
-                for buffer in state.subscribers.get(&output.thread).into_iter().flatten() {
-                    buffer.push(Live::Output(output.clone()));
-                }
-            }
-            ToGateway::Chunk(chunk) => {
-                for buffer in state.subscribers.get(&chunk.thread).into_iter().flatten() {
-                    buffer.push(Live::Chunk(chunk.clone()));
-                }
-            }
-        }
-    }
-
     fn ticket(&self) -> Ticket {
         Ticket { gateway: self.0.config.gateway, request: self.0.next_request.fetch_add(1, Ordering::Relaxed) }
     }
@@ -363,5 +335,38 @@ impl State {
 
     fn send(&self, item: FromGateway) -> Result<(), SubmitError> {
         self.send.send(item).map_err(|_| SubmitError::Unavailable("the shard does not run".to_owned()))
+    }
+
+    /// Takes what a shard tells.
+    fn take(&mut self, gateway: u32, told: ToGateway) {
+        match told {
+            ToGateway::Answer(ticket, outcome) if ticket.gateway == gateway => {
+                if let Some((thread, answer)) = self.submits.remove(&ticket.request) {
+                    if let Some(count) = self.submits_per_thread.get_mut(&thread) {
+                        *count -= 1;
+                        if *count == 0 {
+                            self.submits_per_thread.remove(&thread);
+                        }
+                    }
+                    let _ = answer.send(Ok(outcome));
+                }
+            }
+            ToGateway::Reply(ticket, reply) if ticket.gateway == gateway => {
+                if let Some(answer) = self.queries.remove(&ticket.request) {
+                    let _ = answer.send(Ok(reply));
+                }
+            }
+            ToGateway::Answer(..) | ToGateway::Reply(..) => {}
+            ToGateway::Output(output) => {
+                for buffer in self.subscribers.get(&output.thread).into_iter().flatten() {
+                    buffer.push(Live::Output(output.clone()));
+                }
+            }
+            ToGateway::Chunk(chunk) => {
+                for buffer in self.subscribers.get(&chunk.thread).into_iter().flatten() {
+                    buffer.push(Live::Chunk(chunk.clone()));
+                }
+            }
+        }
     }
 }

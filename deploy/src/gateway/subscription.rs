@@ -5,7 +5,7 @@
 //! restarted, what is missing is read from what is durable. Chunks are shown while they come and may be lost; a text
 //! that has a hole is declared void.
 
-use super::shards::Shards;
+use super::shards::{Shards, SubmitError};
 use futures::Stream;
 use slackwater_core::effect::{Output, Shown};
 use slackwater_core::history::Item;
@@ -162,6 +162,8 @@ impl Subscription {
                 return Some(Event::End(format!("the thread cannot be read: {reason}")));
             }
             Ok(Reply::Threads(_)) => unreachable!("invariant: a question about one thread is not answered with a list"),
+            // New ends may be there already.
+            Err(SubmitError::Interrupted(_)) => {}
             // The shard is being started again, or the process stops, which the buffer says.
             Err(_) => tokio::time::sleep(Duration::from_millis(AGAIN_MS)).await,
         }
