@@ -13,6 +13,7 @@
 //! | [`outputs`], [`name`], [`openapi`] | what clients see, how they address threads, and the description of it all |
 
 mod body;
+mod buffer;
 mod callbacks;
 mod config;
 mod events;

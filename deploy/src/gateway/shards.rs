@@ -4,8 +4,9 @@
 //! who waits for it. Always: an input is answered only by what the shard said of it, or by an error when nobody can say;
 //! everything that waits is counted and bounded; a thread that nobody listens to costs nothing here.
 
+use super::buffer::{Buffer, Live};
 use super::config::Config;
-use super::subscription::{Buffer, Live, Subscription};
+use super::subscription::Subscription;
 use crate::port::{self, FromAdapter, ToAdapter};
 use slackwater_core::effect::Outcome;
 use slackwater_core::id::{InputId, OutputId, ThreadId, Ticket};
