@@ -6,12 +6,12 @@
 
 use futures::StreamExt;
 use slackwater::catalog::{Catalog, ToolSpec};
-use slackwater::core::effect::Prompt;
-use slackwater::core::history::{Answered, AnsweredBy, Event, Item};
-use slackwater::core::id::{CallId, ThreadId};
-use slackwater::core::port::{Chunk, FromModel, Part, ToModel};
-use slackwater::core::record::{Block, Completion, Content, End, Failure, FailureClass, Record};
 use slackwater::model::{self, Config, Limits, Provider, Secret};
+use slackwater_core::effect::Prompt;
+use slackwater_core::history::{Answered, AnsweredBy, Event, Item};
+use slackwater_core::id::{CallId, ThreadId};
+use slackwater_core::port::{Chunk, FromModel, Part, ToModel};
+use slackwater_core::record::{Block, Completion, Content, End, Failure, FailureClass, Record};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
