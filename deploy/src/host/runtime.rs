@@ -191,7 +191,8 @@ impl Builder {
         ends: (FromAdapter<FromGateway>, ToAdapter<ToGateway>),
     ) -> Result<Running, RuntimeError> {
         let catalog = Catalog::default();
-        let callback_base = gateway.callback_base().to_owned();
+        // The tools add the path by themselves.
+        let callback_base = gateway.callback_base().trim_end_matches("/v1/callbacks/").to_owned();
         let (from_tool, to_tool, mut tools) =
             tool::start(self.tools.clone(), self.local_tools.clone(), catalog.clone(), key, callback_base)?;
         let troubles = tools.ready(Duration::from_millis(TOOLS_READY_MS)).await;
