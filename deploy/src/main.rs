@@ -50,16 +50,17 @@ struct Log {
     filter: Option<String>,
     /// How log lines look
     #[arg(
-        long = "log-format",
+        long,
         value_name = "FORMAT",
         env = "SLACKWATER_LOG_FORMAT",
         global = true,
         default_value = "text"
     )]
-    format: logging::Format,
+    log_format: logging::Format,
 }
 
 #[derive(Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one, for as long as the program runs")]
 enum Command {
     /// Run agents and answer over HTTP until told to stop
     Serve(command::serve::Arguments),
@@ -140,8 +141,8 @@ impl Settings {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let fallback = if matches!(arguments.command, Command::Serve(_)) { "info" } else { "warn" };
-    let Log { filter, format } = &arguments.log;
-    let outcome = logging::start(filter.as_deref(), *format, fallback).map_err(Failure::Usage);
+    let Log { filter, log_format } = &arguments.log;
+    let outcome = logging::start(filter.as_deref(), *log_format, fallback).map_err(Failure::Usage);
     match outcome.and_then(|()| run(arguments.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
