@@ -39,6 +39,8 @@ pub(super) struct App {
     pub(super) guard: Guard,
     /// The bytes of all bodies that are being worked on.
     pub(super) bodies: Arc<Semaphore>,
+    /// Since when it runs.
+    pub(super) started: std::time::Instant,
 }
 
 pub(super) type AppState = Arc<App>;
@@ -46,7 +48,7 @@ pub(super) type AppState = Arc<App>;
 impl App {
     pub(super) fn new(shards: Shards, key: CapabilityKey, config: Config, guard: Guard) -> Self {
         let bodies = Arc::new(Semaphore::new(config.limits.bodies_bytes_max.div_ceil(BYTES_PER_PERMIT)));
-        Self { shards, key, config, guard, bodies }
+        Self { shards, key, config, guard, bodies, started: std::time::Instant::now() }
     }
 }
 
