@@ -333,7 +333,7 @@ impl Shards {
                 }
             }
             ToGateway::Answer(..) | ToGateway::Reply(..) => {}
-            ToGateway::Awake(threads) => self.state().awake = threads,
+            ToGateway::Awake(threads) => state.awake = threads,
             ToGateway::Output(output) => {
                 for buffer in state.subscribers.get(&output.thread).into_iter().flatten() {
                     buffer.push(Live::Output(output.clone()));
