@@ -26,6 +26,9 @@ use tokio_util::sync::CancellationToken;
 /// How long the tools have to be found before the first prompt is sent without those that were not.
 const TOOLS_READY_MS: u64 = 10_000;
 
+/// The path under which the gateway takes callbacks.
+const CALLBACK_PATH: &str = "/v1/callbacks/";
+
 /// The pause before a journal that failed is opened again: the first, doubling up to the last.
 const REOPEN_FIRST_MS: u64 = 100;
 const REOPEN_LAST_MS: u64 = 10_000;
@@ -191,7 +194,8 @@ impl Builder {
         ends: (FromAdapter<FromGateway>, ToAdapter<ToGateway>),
     ) -> Result<Running, RuntimeError> {
         let catalog = Catalog::default();
-        let callback_base = gateway.callback_base().to_owned();
+        // The tools add the path of callbacks themselves.
+        let callback_base = gateway.callback_base().trim_end_matches(CALLBACK_PATH).to_owned();
         let (from_tool, to_tool, mut tools) =
             tool::start(self.tools.clone(), self.local_tools.clone(), catalog.clone(), key, callback_base)?;
         let troubles = tools.ready(Duration::from_millis(TOOLS_READY_MS)).await;
