@@ -144,7 +144,7 @@ struct Play<'a> {
     turns: Vec<u32>,
     under_way: usize,
     agents_left: u32,
-    awake: usize,
+    awake: isize,
     requests: u64,
     answers: u64,
     chunks: u64,
@@ -249,7 +249,7 @@ impl<'a> Play<'a> {
             ToGateway::Output(Output { shown: Shown::Failure { message, .. }, .. }) => unreachable!("{message}"),
             ToGateway::Output(_) => {}
             ToGateway::Chunk(Chunk { part, .. }) => self.chunks += u64::from(part != Part::Started),
-            ToGateway::Awake(threads) => self.awake = threads,
+            ToGateway::Awake(change) => self.awake += change,
             ToGateway::Reply(..) => unreachable!("nobody asks"),
         }
     }

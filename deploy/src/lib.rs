@@ -30,21 +30,37 @@
 #[cfg(stageleft_runtime)]
 hydro_lang::setup!();
 
+// Everything but the topology stands under `stageleft_runtime`: it is called by what Hydro generates and is no part of it, so
+// the staged copy of this crate leaves it out.
+#[cfg(stageleft_runtime)]
 pub mod capability;
+#[cfg(stageleft_runtime)]
 pub mod catalog;
+#[cfg(stageleft_runtime)]
 pub mod conversation;
+#[cfg(stageleft_runtime)]
 pub mod gateway;
 pub mod host;
+#[cfg(stageleft_runtime)]
 pub mod journal;
+#[cfg(stageleft_runtime)]
 pub mod model;
+#[cfg(stageleft_runtime)]
 pub mod port;
+#[cfg(stageleft_runtime)]
+pub mod settings;
+#[cfg(stageleft_runtime)]
 pub mod timer;
+#[cfg(stageleft_runtime)]
 pub mod tool;
 
 pub use slackwater_core as core;
 
 #[cfg(stageleft_runtime)]
 pub use host::runtime::{Builder, Runtime, RuntimeError};
+#[cfg(stageleft_runtime)]
+pub use host::sidecar;
+#[cfg(stageleft_runtime)]
 pub use tool::LocalTool;
 
 /// Where a program begins: [`Slackwater::builder`].

@@ -119,7 +119,7 @@ fn moment(date: &str, time: &str, timezone: &str) -> Result<u64, String> {
         read_date(date).ok_or_else(|| format!("The date {date:?} is none. Give one that exists as YYYY-MM-DD."))?;
     let hour = read_time(time)
         .ok_or_else(|| format!("The time {time:?} is none. Give HH:MM or HH:MM:SS, from 00:00 to 23:59:59."))?;
-    let zone = TimeZone::get(timezone).map_err(|_| {
+    let zone = TimeZone::get(timezone).ok().filter(|zone| !zone.is_unknown()).ok_or_else(|| {
         format!(
             "The time zone {timezone:?} is not known. Give an IANA name such as Europe/Berlin, America/New_York or UTC."
         )
@@ -309,6 +309,8 @@ mod tests {
             ("2031-02-03", "09é0", "UTC", "HH:MM"),
             ("2031-02-03", "09:00", "Mars/Olympus", "time zone \"Mars/Olympus\" is not known"),
             ("2031-02-03", "09:00", "", "not known"),
+            ("2031-02-03", "09:00", "Etc/Unknown", "not known"),
+            ("2031-02-03", "09:00", "../UTC", "not known"),
             ("2031-03-30", "02:30", "Europe/Berlin", "does not exist in Europe/Berlin"),
             ("2031-10-26", "02:30", "Europe/Berlin", "exists twice in Europe/Berlin, as UTC+02 and then as UTC+01"),
         ] {

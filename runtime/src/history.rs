@@ -203,6 +203,37 @@ mod tests {
     }
 
     #[test]
+    fn an_item_more_is_one_node_more_and_the_rest_is_shared() {
+        let before: History = (1..=100).map(user).collect();
+        let mut after = before.clone();
+        after.push(user(101));
+        let newest = after.newest.as_ref().expect("it has items");
+        let shared = (newest.older.as_ref()).zip(before.newest.as_ref());
+        assert!(shared.is_some_and(|(older, newest)| Arc::ptr_eq(older, newest)));
+    }
+
+    #[test]
+    fn two_that_grew_from_one_do_not_see_each_other() {
+        let trunk: History = (1..=3).map(user).collect();
+        let (mut left, mut right) = (trunk.clone(), trunk.clone());
+        left.push(user(4));
+        right.push(user(5));
+        assert_ne!(left, right);
+        drop(left);
+        assert_eq!(right, [1, 2, 3, 5].into_iter().map(user).collect());
+        assert_eq!(trunk, (1..=3).map(user).collect());
+    }
+
+    #[test]
+    fn it_is_written_and_read_as_its_items_in_order() {
+        let history: History = (1..=3).map(user).collect();
+        let written = serde_json::to_string(&history).expect("a history is plain data");
+        assert!(written.starts_with(r#"[{"User":{"number":1,"#), "{written}");
+        assert_eq!(serde_json::from_str::<History>(&written).expect("it reads what it wrote"), history);
+        assert!(History::default().is_empty());
+    }
+
+    #[test]
     fn a_long_history_is_dropped_without_recursion() {
         let history: History = (1..=1_000_000).map(user).collect();
         let clone = history.clone();

@@ -4,7 +4,7 @@
 //! cluster (where an adapter is a Hydro sidecar) and in the simulator. Always: plain data that can be written down.
 
 use crate::effect::{Dispatch, Due, Outcome, Output, Prompt};
-use crate::id::{CallId, Number, OutputId, ThreadId, Ticket};
+use crate::id::{CallId, Number, OutputId, ThreadId, Ticket, shard_of};
 use crate::record::{Arrival, Committed};
 use serde::{Deserialize, Serialize};
 
@@ -154,8 +154,8 @@ pub enum ToGateway {
     Chunk(Chunk),
     /// The answer to a query.
     Reply(Ticket, Reply),
-    /// How many threads of the shard are in memory now.
-    Awake(usize),
+    /// By how much the number of threads in memory has changed. Changes of several shards add up.
+    Awake(isize),
 }
 
 /// What a gateway asks of a shard.
@@ -207,6 +207,13 @@ pub enum Reply {
     Damaged(String),
 }
 
+impl ToJournal {
+    /// A question, with the ticket of who asks.
+    pub fn query((ticket, query): (Ticket, Query)) -> Self {
+        ToJournal::Query(ticket, query)
+    }
+}
+
 impl FromGateway {
     /// Whether it is an input.
     pub fn is_submit(&self) -> bool {
@@ -218,6 +225,15 @@ impl FromGateway {
         match self {
             FromGateway::Submit(arrival) => Some(arrival),
             FromGateway::Query(..) => None,
+        }
+    }
+
+    /// The shard that it is for, of so many.
+    pub fn shard(&self, shards: u32) -> u32 {
+        match self {
+            FromGateway::Submit(Arrival { thread, .. })
+            | FromGateway::Query(_, Query::Thread(thread) | Query::Outputs { thread, .. }) => shard_of(*thread, shards),
+            FromGateway::Query(_, Query::Threads { shard, .. }) => *shard,
         }
     }
 

@@ -250,6 +250,19 @@ impl Record {
     }
 }
 
+impl Origin {
+    /// The runtime itself. An error result from here is the runtime's refusal of a call (no such tool, bad arguments), not
+    /// a tool's failure.
+    pub fn runtime() -> Self {
+        Self { who: "slackwater".to_owned(), proof: Proof::Process }
+    }
+
+    /// Whether it is the runtime itself, and not a tool or user inside its process.
+    pub fn is_runtime(&self) -> bool {
+        self.proof == Proof::Process && self.who == "slackwater"
+    }
+}
+
 impl Content {
     /// The length of what it carries, in bytes.
     pub fn byte_length(&self) -> usize {

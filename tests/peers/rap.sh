@@ -27,9 +27,12 @@ if ((${#missing[@]})); then
     quietly "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"
 fi
 
+# The build's own files are not kept unless they were given a place: only the two programs are needed.
+build="${CARGO_TARGET_DIR:-$PWD/target/peers-build}"
+[ -n "${CARGO_TARGET_DIR:-}" ] || trap 'rm -rf "$log" "$build"' EXIT
 for name in rap-steering-server sandbox-local; do
     if [ ! -x "$root/bin/$name" ]; then
-        CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target/peers-build}" \
+        CARGO_TARGET_DIR="$build" \
             quietly cargo install --quiet --locked --root "$root" --version '^0.2' "$name"
     fi
 done

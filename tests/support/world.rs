@@ -70,7 +70,7 @@ pub struct World {
     pub timers: Vec<ToTimer>,
     pub rests: Vec<Rest>,
     pub recalls: usize,
-    pub awake: usize,
+    pub awake: isize,
     pub prompted: usize,
 }
 
@@ -176,7 +176,7 @@ impl World {
                         assert!(output.id.number <= self.last(output.thread), "durable_before_act");
                     }
                     ToGateway::Chunk(_) | ToGateway::Reply(..) => {}
-                    ToGateway::Awake(threads) => self.awake = threads,
+                    ToGateway::Awake(change) => self.awake += change,
                 }
             }
             if answers.is_empty() {

@@ -75,7 +75,7 @@ pub enum GatewayError {
 pub struct Gateway {
     shards: Shards,
     address: SocketAddr,
-    callback_base: String,
+    base_url: String,
     finish: CancellationToken,
     closed: CancellationToken,
     server: Mutex<Option<JoinHandle<()>>>,
@@ -112,7 +112,7 @@ pub fn start_on(
     listener.set_nonblocking(true).map_err(failed)?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
 
-    let callback_base = callback_base(&config, address);
+    let base_url = base_url(&config, address);
     let (shards, from, to) = Shards::new(config.clone());
     let (finish, closed) = (CancellationToken::new(), CancellationToken::new());
     let door = Door::new(listener, config.limits.connections_max, closed.clone());
@@ -126,7 +126,7 @@ pub fn start_on(
         }
     });
     tracing::info!(%address, "the gateway listens");
-    let gateway = Gateway { shards, address, callback_base, finish, closed, server: Mutex::new(Some(server)) };
+    let gateway = Gateway { shards, address, base_url, finish, closed, server: Mutex::new(Some(server)) };
     Ok((from, to, gateway))
 }
 
@@ -141,9 +141,9 @@ impl Gateway {
         self.address
     }
 
-    /// What a callback's URL begins with; its token follows.
-    pub fn callback_base(&self) -> &str {
-        &self.callback_base
+    /// The URL under which tools and browsers reach it, without a path.
+    pub fn base_url(&self) -> &str {
+        &self.base_url
     }
 
     /// Says whether the shards run.
@@ -178,8 +178,9 @@ fn check_exposure(guard: &Guard, address: SocketAddr) -> Result<(), GatewayError
     if exposed { Err(GatewayError::Exposed(address)) } else { Ok(()) }
 }
 
-fn callback_base(config: &Config, address: SocketAddr) -> String {
-    let url = match &config.public_url {
+/// The URL under which tools and browsers reach a gateway that listens at this address, without a path.
+pub fn base_url(config: &Config, address: SocketAddr) -> String {
+    match &config.public_url {
         Some(url) => url.trim_end_matches('/').to_owned(),
         None => {
             // An address that stands for all addresses is none that can be called.
@@ -191,6 +192,5 @@ fn callback_base(config: &Config, address: SocketAddr) -> String {
             };
             format!("http://{host}:{}", address.port())
         }
-    };
-    format!("{url}/v1/callbacks/")
+    }
 }

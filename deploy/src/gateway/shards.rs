@@ -36,7 +36,7 @@ struct State {
     queries: HashMap<u64, oneshot::Sender<Result<Reply, SubmitError>>>,
     subscribers: HashMap<ThreadId, Vec<Arc<Buffer>>>,
     subscriber_count: usize,
-    awake: usize,
+    awake: isize,
 }
 
 /// Whether the shards run.
@@ -113,9 +113,9 @@ impl Shards {
         (shards, from, to)
     }
 
-    /// How many threads are in memory, as the shard said last.
+    /// How many threads are in memory, as the shards said last.
     pub fn awake(&self) -> usize {
-        self.state().awake
+        usize::try_from(self.state().awake).unwrap_or(0)
     }
 
     /// New ends for a flow that is started in place of the one before. What still waited for that one is answered with
@@ -128,7 +128,10 @@ impl Shards {
 
     fn connect(&self) -> (FromAdapter<FromGateway>, ToAdapter<ToGateway>) {
         let (from, to, mut inside) = port::ends();
-        self.state().send = inside.send;
+        let mut state = self.state();
+        state.send = inside.send;
+        state.awake = 0;
+        drop(state);
         let shards = self.clone();
         tokio::spawn(async move {
             while let Some(told) = inside.receive.recv().await {
@@ -333,7 +336,7 @@ impl Shards {
                 }
             }
             ToGateway::Answer(..) | ToGateway::Reply(..) => {}
-            ToGateway::Awake(threads) => state.awake = threads,
+            ToGateway::Awake(change) => state.awake += change,
             ToGateway::Output(output) => {
                 for buffer in state.subscribers.get(&output.thread).into_iter().flatten() {
                     buffer.push(Live::Output(output.clone()));

@@ -1,6 +1,13 @@
 //! The hosts: where the flow runs, with the adapters around it.
 
+pub mod cluster;
 #[cfg(stageleft_runtime)]
 pub mod embedded;
 #[cfg(stageleft_runtime)]
 pub mod runtime;
+#[cfg(stageleft_runtime)]
+pub mod sidecar;
+
+#[cfg(stageleft_runtime)]
+/// How long the tools have to be found before the first prompt is sent without those that were not.
+const TOOLS_READY_MS: u64 = 10_000;

@@ -4,6 +4,7 @@
 //! journal is recovered and the tools were looked for; when the journal fails, the shard closes, recovers from disk and goes
 //! on, and whoever waited is told; a broken invariant ends it.
 
+use super::TOOLS_READY_MS;
 use super::embedded::{self, Adapters, Shard};
 use crate::capability::CapabilityKey;
 use crate::catalog::Catalog;
@@ -22,12 +23,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-/// How long the tools have to be found before the first prompt is sent without those that were not.
-const TOOLS_READY_MS: u64 = 10_000;
-
-/// The path under which the gateway takes callbacks.
-const CALLBACK_PATH: &str = "/v1/callbacks/";
 
 /// The pause before a journal that failed is opened again: the first, doubling up to the last.
 const REOPEN_FIRST_MS: u64 = 100;
@@ -194,8 +189,7 @@ impl Builder {
         ends: (FromAdapter<FromGateway>, ToAdapter<ToGateway>),
     ) -> Result<Running, RuntimeError> {
         let catalog = Catalog::default();
-        // The tools add the path of callbacks themselves.
-        let callback_base = gateway.callback_base().trim_end_matches(CALLBACK_PATH).to_owned();
+        let callback_base = gateway.base_url().to_owned();
         let (from_tool, to_tool, mut tools) =
             tool::start(self.tools.clone(), self.local_tools.clone(), catalog.clone(), key, callback_base)?;
         let troubles = tools.ready(Duration::from_millis(TOOLS_READY_MS)).await;

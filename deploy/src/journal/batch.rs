@@ -57,7 +57,7 @@ impl Batch {
     /// The bytes to be written.
     pub(super) fn seal(&mut self, sequence: u64) -> &[u8] {
         let table = self.bytes.len();
-        self.bytes.extend(self.rows.iter().flat_map(|row| row.write()));
+        self.rows.iter().for_each(|row| self.bytes.extend_from_slice(&row.write()));
         let end = BatchEnd {
             length: u32::try_from(self.bytes.len() + BATCH_END).expect("invariant: a batch is below 4 GiB"),
             count: self.rows.len() as u32,
@@ -65,7 +65,7 @@ impl Batch {
             table_sum: crc32c::crc32c(&self.bytes[table..]),
         };
         self.bytes[..BATCH_END].copy_from_slice(&end.write(HEAD_MAGIC));
-        self.bytes.extend(end.write(FOOT_MAGIC));
+        self.bytes.extend_from_slice(&end.write(FOOT_MAGIC));
         &self.bytes
     }
 }
@@ -133,9 +133,13 @@ pub(super) fn find(segment: &[u8], at: usize, sequence: u64) -> Option<Found> {
         let row =
             table.map(|table| Row::read(table[index * ROW..][..ROW].try_into().expect("invariant: a row's bytes")));
         let head = within.get(offset..).and_then(FrameHead::read).map(|(head, _)| head);
-        // The table and the frame agree unless one of them was made by a fault; then the frame is not believed.
-        let head = head.filter(|head| row.is_none_or(|row| row == head.row));
-        let Some(row) = row.or(head.map(|head| head.row)) else { break };
+        // Either names the frame. That both are whole and disagree is a fault of a program; then neither is believed.
+        let row = match (row, head) {
+            (Some(row), Some(head)) if row != head.row => break,
+            (Some(row), _) => row,
+            (None, Some(head)) => head.row,
+            (None, None) => break,
+        };
         frames.push(FoundFrame { offset, row, head });
         offset += FRAME_HEAD + row.length as usize;
     }

@@ -4,7 +4,7 @@
 //! what was checked when it was written is checked again when it is read: checksum, thread, number.
 
 use super::body;
-use super::disk::Disk;
+use super::disk::{Disk, is_lost};
 use super::format::{FRAME_HEAD, FrameHead, kind};
 use super::index::Entry;
 use slackwater_core::id::{Number, ThreadId};
@@ -46,7 +46,10 @@ pub(super) fn read(
         let damaged =
             |what: String| Unread::Damaged(format!("{} at byte {}: {what}", disk.place(at.segment), at.offset));
         let length =
-            fill(disk, at.segment, u64::from(at.offset), &mut buffer).map_err(|e| Unread::Disk(at.segment, e))?;
+            fill(disk, at.segment, u64::from(at.offset), &mut buffer).map_err(|error| match is_lost(&error) {
+                true => damaged(format!("record {number} cannot be read: {error}")),
+                false => Unread::Disk(at.segment, error),
+            })?;
         let Some((frame, body)) = FrameHead::read(&buffer[..length]) else {
             return Err(damaged(format!("record {number} does not match its checksum")));
         };
@@ -65,24 +68,17 @@ pub(super) fn read(
 
 /// Reads the frame at a place into the buffer, as far as there is one. Returns how many bytes were read.
 fn fill(disk: &dyn Disk, segment: u32, offset: u64, buffer: &mut Vec<u8>) -> io::Result<usize> {
-    buffer.resize(buffer.len().max(READ_BYTES), 0);
+    buffer.resize(READ_BYTES, 0);
     let mut read = match disk.read_at(segment, offset, buffer) {
         // A location that leads nowhere is damage, not a failing disk.
         Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
         read => read?,
     };
-    if let Some(body) = FrameHead::stated_length(&buffer[..read])
-        && read == buffer.len()
-        && body + FRAME_HEAD > read
-    {
-        // The length is not vouched for yet: no more memory is taken than the segment has bytes.
-        let mut chunk = buffer.len();
-        while read == buffer.len() && read < FRAME_HEAD + body {
-            buffer.resize((FRAME_HEAD + body).min(read + chunk), 0);
-            let more = disk.read_at(segment, offset + read as u64, &mut buffer[read..])?;
-            read += more;
-            chunk *= 2;
-        }
+    let wanted = FRAME_HEAD + FrameHead::stated_length(&buffer[..read]).unwrap_or(0);
+    // The length is not vouched for yet: no more memory is taken than twice what the segment really holds.
+    while read == buffer.len() && read < wanted {
+        buffer.resize(wanted.min(2 * read), 0);
+        read += disk.read_at(segment, offset + read as u64, &mut buffer[read..])?;
     }
     Ok(read)
 }

@@ -43,6 +43,13 @@ pub trait Disk: Send + Sync {
     }
 }
 
+/// Whether an error says that the disk has lost the place that was read, and not that reading failed as such. Other
+/// places may well be readable.
+pub(super) fn is_lost(error: &io::Error) -> bool {
+    let lost = [rustix::io::Errno::IO, rustix::io::Errno::NODATA, rustix::io::Errno::ILSEQ];
+    error.raw_os_error().is_some_and(|code| lost.iter().any(|errno| errno.raw_os_error() == code))
+}
+
 /// The name of a segment's file.
 pub(super) fn file_name(segment: u32) -> String {
     format!("{segment:010}.segment")

@@ -31,22 +31,26 @@ impl Running {
     pub(super) fn start(
         name: &str,
         shared: &Arc<Shared>,
+        stop: &Arc<Notify>,
         work: impl FnOnce() -> Result<(), JournalError> + Send + 'static,
     ) -> Result<Self, JournalError> {
         let (ended, done) = oneshot::channel();
-        let shared = shared.clone();
+        let (shared, stop) = (shared.clone(), stop.clone());
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || {
                 // What the work holds is dropped before anybody is told that it has ended.
-                match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => shared.fail(error),
+                let failure = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+                    Ok(ended) => ended.err(),
                     Err(panic) => {
                         let words = panic.downcast_ref::<String>().map(String::as_str);
                         let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
-                        shared.fail(JournalError::Fault(words.unwrap_or("unknown").to_owned()));
+                        Some(JournalError::Fault(words.unwrap_or("unknown").to_owned()))
                     }
+                };
+                if let Some(failure) = failure {
+                    shared.fail(failure);
+                    stop.notify_one();
                 }
                 let _ = ended.send(());
             })

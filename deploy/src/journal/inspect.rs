@@ -4,10 +4,11 @@
 //! record and folds every thread.
 
 use super::chain::{self, Unread};
+use super::damage::{Damage, DamageEffect, TornTail};
 use super::directory::FileDisk;
 use super::disk::Disk;
 use super::error::JournalError;
-use super::scan::{Damage, DamageEffect, Scan, TornTail, scan};
+use super::scan::{Scan, scan};
 use serde::Serialize;
 use slackwater_core::id::{Number, ThreadId};
 use slackwater_core::record::{Committed, Record};
@@ -140,23 +141,6 @@ fn kind_of(record: &Record) -> &'static str {
         Record::Result(_) => "result",
         Record::Fired(_) => "fired",
         Record::Stop(_) => "stop",
-    }
-}
-
-impl DamageEffect {
-    /// What it means, and what to do.
-    pub fn advice(self) -> &'static str {
-        match self {
-            Self::NothingLost => {
-                "no record is lost, and the journal opens; the disk has changed bytes, so look at its health"
-            }
-            Self::ThreadsRefused => {
-                "these threads are refused, all others are served; restore the segment from a backup to have them back"
-            }
-            Self::NotOpened => {
-                "which threads lost records cannot be told, so the journal does not open; restore the segment from a backup"
-            }
-        }
     }
 }
 

@@ -9,7 +9,7 @@
 //! | [`disk`], [`directory`] | the seam under everything, and a directory as a disk |
 //! | `format`, `body`, `batch` | the bytes; `deploy/docs/journal-format.md` draws them |
 //! | `index` | where each thread's last record is |
-//! | `scan`, `recovery` | what a disk holds, and how it is made ready |
+//! | `scan`, `damage`, `recovery` | what a disk holds, what is wrong with it, and how it is made ready |
 //! | `writer` | group commit |
 //! | `reader`, `chain`, `query` | recalls and answers |
 //! | [`inspect`](mod@inspect) | what `doctor` says |
@@ -21,6 +21,7 @@
 mod batch;
 mod body;
 mod chain;
+mod damage;
 pub mod directory;
 pub mod disk;
 mod error;
@@ -38,13 +39,13 @@ mod shared;
 mod tests;
 mod writer;
 
+pub use damage::{Damage, DamageEffect, TornTail};
 pub use directory::FileDisk;
 pub use disk::{Disk, MemoryDisk};
 pub use error::JournalError;
 pub use handle::JournalHandle;
 pub use inspect::{Report, inspect};
 pub use options::Options;
-pub use scan::{Damage, DamageEffect, TornTail};
 pub use shared::Counters;
 
 use crate::port::{FromAdapter, Inside, ToAdapter, ends};
@@ -79,7 +80,8 @@ impl Journal {
         options.check()?;
         let disk: Arc<dyn Disk> = Arc::new(disk);
         let (mut scan, position) = recover(&*disk)?;
-        let resting = scan.resting();
+        let mut resting = scan.resting();
+        resting.retain(|rest| scan.index.damage(&rest.thread).is_none());
         let mut unsettled = scan.index.unsettled();
         unsettled.retain(|thread| scan.index.damage(thread).is_none());
         let counters = Counters {
@@ -121,6 +123,7 @@ impl Journal {
         let (from, to, Inside { send, receive }) = ends();
         for thread in unsettled {
             let last = shared.index.get(&thread).map_or(0, |entry| entry.last());
+            let last = shared.index.get(&thread).map_or(0, |entry| entry.last());
             let _ = send.send(FromJournal::Wake { thread, last });
         }
         for rest in resting {
@@ -128,11 +131,11 @@ impl Journal {
         }
         let (to_reader, from_writer) = mpsc::channel();
         let reader = Reader { disk: disk.clone(), shared: shared.clone(), send: send.clone() };
-        let reader = Running::start("journal-reader", &shared, move || reader.run(&from_writer))?;
         let stop = Arc::new(Notify::new());
+        let reader = Running::start("journal-reader", &shared, &stop, move || reader.run(&from_writer))?;
         let stopped = stop.clone();
         let writer = Writer::new(disk, options, shared.clone(), send, to_reader, position);
-        let writer = Running::start("journal-writer", &shared, move || writer.run(receive, &stopped))?;
+        let writer = Running::start("journal-writer", &shared, &stop, move || writer.run(receive, &stopped))?;
         Ok((from, to, JournalHandle { shared, stop, writer, reader }))
     }
 }

@@ -4,10 +4,11 @@
 //! was acknowledged is there or is named as damaged; what is kept is on stable storage before anybody is told of it.
 
 use super::batch::{self, Batch};
+use super::damage::DamageEffect;
 use super::disk::Disk;
 use super::error::JournalError;
 use super::format::{Location, SEGMENT_HEAD, SegmentHead, VERSION};
-use super::scan::{DamageEffect, Scan, Tail, scan};
+use super::scan::{Scan, Tail, scan};
 
 /// Where the writer goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,54 +5,19 @@
 
 use super::batch::{self, Found, kind_name};
 use super::body;
-use super::disk::Disk;
+use super::damage::{Damage, DamageEffect, TornTail};
+use super::disk::{Disk, is_lost};
 use super::error::JournalError;
 use super::format::{FrameHead, Location, SEGMENT_HEAD, SegmentHead, VERSION, kind};
 use super::index::{Entry, Index};
 use hashbrown::HashMap;
-use serde::Serialize;
 use slackwater_core::id::ThreadId;
 use slackwater_core::port::Rest;
+use std::io;
+use std::ops::Range;
 
-/// A place on the disk that is not as it was written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Damage {
-    /// The segment.
-    pub segment: u32,
-    /// The segment's file.
-    pub place: String,
-    /// Where in it, in bytes.
-    pub offset: u64,
-    /// What is wrong.
-    pub what: String,
-    /// What follows from it.
-    pub effect: DamageEffect,
-    /// The threads it concerns, as UUIDs; none when no record is lost or when they cannot be told.
-    pub threads: Vec<String>,
-}
-
-/// What follows from a damage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DamageEffect {
-    /// No record is lost: what is damaged exists twice, or was a hint.
-    NothingLost,
-    /// The threads named are refused; all others are served.
-    ThreadsRefused,
-    /// It cannot be told which threads it concerns; the journal does not open.
-    NotOpened,
-}
-
-/// What the last write left behind when it did not come to its end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TornTail {
-    /// The segment.
-    pub segment: u32,
-    /// Where the part begins that is cut, in bytes.
-    pub offset: u64,
-    /// How many bytes are cut. None of them was acknowledged.
-    pub bytes: u64,
-}
+/// In which pieces a segment is read when the disk has lost some of them: pages, as the system reads them.
+const PIECE_BYTES: usize = 4096;
 
 /// Where the next batch goes, and what is found there.
 #[derive(Debug)]
@@ -72,6 +37,8 @@ pub(super) struct Scan {
     /// The last rest hint with timers of each thread; void unless it covers the thread's last record.
     pub(super) rests: HashMap<ThreadId, Rest>,
     pub(super) damages: Vec<Damage>,
+    /// What the disk cannot read of the segment under way; it stands as zeros in its bytes.
+    lost: Vec<Range<usize>>,
     pub(super) torn: Option<TornTail>,
     pub(super) tail: Tail,
     /// The last segment's bytes.
@@ -96,6 +63,7 @@ pub(super) fn scan(disk: &dyn Disk) -> Result<Scan, JournalError> {
         index: Index::default(),
         rests: HashMap::new(),
         damages: Vec::new(),
+        lost: Vec::new(),
         torn: None,
         tail: Tail::Nothing,
         last: Vec::new(),
@@ -106,8 +74,7 @@ pub(super) fn scan(disk: &dyn Disk) -> Result<Scan, JournalError> {
     };
     for (position, &(segment, length)) in segments.iter().enumerate() {
         scan.last.resize(length as usize, 0);
-        let read = disk.read_at(segment, 0, &mut scan.last).map_err(failed("read", disk.place(segment)))?;
-        scan.last.truncate(read);
+        scan.read(disk, segment).map_err(failed("read", disk.place(segment)))?;
         let bytes = std::mem::take(&mut scan.last);
         scan.segment(disk, segment, &bytes, position + 1 == segments.len())?;
         scan.last = bytes;
@@ -116,6 +83,36 @@ pub(super) fn scan(disk: &dyn Disk) -> Result<Scan, JournalError> {
 }
 
 impl Scan {
+    /// Reads a segment's bytes into `last`. What the disk has lost becomes zeros, which no checksum matches.
+    fn read(&mut self, disk: &dyn Disk, segment: u32) -> io::Result<()> {
+        self.lost.clear();
+        let error = match disk.read_at(segment, 0, &mut self.last) {
+            Ok(read) => {
+                self.last.truncate(read);
+                return Ok(());
+            }
+            Err(error) if is_lost(&error) => error,
+            Err(error) => return Err(error),
+        };
+        for (index, piece) in self.last.chunks_mut(PIECE_BYTES).enumerate() {
+            let start = index * PIECE_BYTES;
+            match disk.read_at(segment, start as u64, piece) {
+                Ok(_) => {}
+                Err(error) if is_lost(&error) => {
+                    piece.fill(0);
+                    self.lost.push(start..start + piece.len());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let place = disk.place(segment);
+        for lost in self.lost.clone() {
+            let what = format!("the disk cannot read {} bytes: {error}; what they held is named apart", lost.len());
+            self.damaged(segment, &place, lost.start, what, DamageEffect::NothingLost, &[]);
+        }
+        Ok(())
+    }
+
     fn segment(&mut self, disk: &dyn Disk, segment: u32, bytes: &[u8], is_last: bool) -> Result<(), JournalError> {
         let place = disk.place(segment);
         self.tail = Tail::Header { segment };
@@ -130,7 +127,7 @@ impl Scan {
                         at = next;
                         continue;
                     }
-                    None if is_last => self.torn(segment, at, bytes.len()),
+                    None if is_last => self.torn(segment, &place, at, bytes.len()),
                     None => {
                         let what = format!("the last {} bytes cannot be read as a batch", bytes.len() - at);
                         self.damaged(segment, &place, at, what, DamageEffect::NotOpened, &[]);
@@ -142,7 +139,7 @@ impl Scan {
             // Each batch is synced before the next is begun: one that another follows was whole once.
             let is_final = is_last && end >= bytes.len();
             if is_final && !found.is_whole() {
-                self.torn(segment, at, bytes.len());
+                self.torn(segment, &place, at, bytes.len());
                 break;
             }
             self.batch(segment, &place, at, bytes, &found, is_final);
@@ -210,7 +207,7 @@ impl Scan {
         }
         if !found.is_accounted_for() {
             let what = format!(
-                "{} of the {} frames of a batch, and its table, do not match their checksums",
+                "{} of the {} frames of a batch cannot be named: they and its table do not match their checksums, or disagree",
                 found.end.count as usize - found.frames.len(),
                 found.end.count
             );
@@ -261,7 +258,12 @@ impl Scan {
         self.damaged(segment, place, at, what, DamageEffect::NotOpened, &[]);
     }
 
-    fn torn(&mut self, segment: u32, at: usize, length: usize) {
+    fn torn(&mut self, segment: u32, place: &str, at: usize, length: usize) {
+        if self.lost.iter().any(|lost| lost.end > at) {
+            // It may be whole on a disk that reads it again.
+            let what = "the journal's end cannot be read".to_owned();
+            return self.damaged(segment, place, at, what, DamageEffect::NotOpened, &[]);
+        }
         self.torn = Some(TornTail { segment, offset: at as u64, bytes: (length - at) as u64 });
     }
 

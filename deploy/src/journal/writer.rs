@@ -89,6 +89,10 @@ impl Writer {
             });
             // The channel is closed and empty.
             let Some(item) = next else { break };
+            if self.shared.is_closing() {
+                // The reader has failed.
+                return Ok(());
+            }
             self.take(item)?;
             while let Ok(item) = receive.try_recv() {
                 self.take(item)?;

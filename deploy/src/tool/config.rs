@@ -57,7 +57,7 @@ impl Default for Config {
 pub struct ServerConfig {
     /// What people call it, in logs. Without one it is called by its URL or command.
     pub name: Option<String>,
-    /// Where it is, for example `http://127.0.0.1:3002`.
+    /// Where it is, for example `http://127.0.0.1:3002`. It is asked directly, never through a proxy.
     pub url: Option<String>,
     /// The program and its arguments, to be started and supervised.
     pub command: Option<Vec<String>>,
@@ -70,7 +70,7 @@ pub struct ServerConfig {
 /// Where a server comes from.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
-    /// What it is called in logs and in the catalog.
+    /// What it is called in logs.
     pub(super) label: String,
     /// How it is reached.
     pub(super) reach: Reach,

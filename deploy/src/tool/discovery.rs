@@ -18,7 +18,7 @@ const DISCOVERY_TIMEOUT_MS: u64 = 10_000;
 const EVENT_NAME: &str = "receive_event__injected";
 
 /// A toolset as it is used.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Toolset {
     /// Its name.
     pub(super) name: String,

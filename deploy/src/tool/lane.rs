@@ -3,7 +3,7 @@
 //! In: dispatches and cancellations. Out: one record for each dispatch that was not cancelled. Always: so many at a time, the
 //! rest in order; the same call twice at a time is done once; a call that panics is answered all the same.
 
-use super::outbox::{Outbox, RUNTIME, failed};
+use super::outbox::{Outbox, failed};
 use slackwater_core::effect::Dispatch;
 use slackwater_core::id::{CallId, ThreadId};
 use slackwater_core::port::ToTool;
@@ -74,7 +74,7 @@ pub(super) async fn run<P, F, C>(
                     known.remove(&key);
                     outbox.put(key.0, match ended {
                         Ok((_, record)) => record,
-                        Err(error) => failed(key.1, RUNTIME, panicked(error)),
+                        Err(error) => failed(key.1, "tool", panicked(error)),
                     });
                 }
             }
@@ -90,4 +90,148 @@ fn panicked(error: JoinError) -> String {
         "The tool failed by a fault of its own ({}). It may have done part of its work. Do not repeat the call unchanged; go on without it or tell the user.",
         why.as_deref().unwrap_or("it said no more")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+    use super::*;
+    use proptest::prelude::*;
+    use slackwater_core::record::Arrival;
+    use std::collections::BTreeMap;
+    use std::sync::{Arc, Mutex};
+
+    const AT_A_TIME: usize = 3;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Dispatch(u64),
+        Cancel(u64),
+        /// The source goes on for so many polls.
+        Time(u8),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            5 => (0..8u64).prop_map(Step::Dispatch),
+            2 => (0..8u64).prop_map(Step::Cancel),
+            3 => (1..6u8).prop_map(Step::Time),
+        ];
+        proptest::collection::vec(step, 0..60)
+    }
+
+    fn ask(number: u64) -> Dispatch {
+        Dispatch {
+            thread: ThreadId::from_bytes([1; 16]),
+            call: CallId { number, index: 0 },
+            name: "t".to_owned(),
+            arguments: String::new(),
+        }
+    }
+
+    /// How often each call was begun, and which are under way.
+    #[derive(Default)]
+    struct Seen {
+        begun: BTreeMap<u64, usize>,
+        under_way: Vec<u64>,
+    }
+
+    struct UnderWay(Arc<Mutex<Seen>>, u64);
+
+    impl Drop for UnderWay {
+        fn drop(&mut self) {
+            self.0.lock().unwrap().under_way.retain(|number| *number != self.1);
+        }
+    }
+
+    async fn work(seen: Arc<Mutex<Seen>>, number: u64) -> Record {
+        {
+            let mut seen = seen.lock().unwrap();
+            seen.under_way.push(number);
+            *seen.begun.entry(number).or_default() += 1;
+        }
+        let _under_way = UnderWay(seen, number);
+        for _ in 0..number {
+            tokio::task::yield_now().await;
+        }
+        assert!(number != 5, "this one panics");
+        Record::Accepted(CallId { number, index: 0 })
+    }
+
+    async fn run_steps(steps: Vec<Step>) -> Result<(), TestCaseError> {
+        let seen: Arc<Mutex<Seen>> = Arc::default();
+        let (asks, receive) = mpsc::unbounded_channel();
+        let (send, mut arrivals) = mpsc::unbounded_channel::<Arrival>();
+        let told: Arc<Mutex<usize>> = Arc::default();
+        let (of_work, of_cancel) = (seen.clone(), told.clone());
+        let lane = tokio::spawn(run(
+            receive,
+            AT_A_TIME,
+            Outbox::new(send),
+            move |dispatch| work(of_work.clone(), dispatch.call.number),
+            move |_| *of_cancel.lock().unwrap() += 1,
+        ));
+        let mut last: BTreeMap<u64, Step> = BTreeMap::new();
+        let mut cancelled: BTreeMap<u64, usize> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Dispatch(number) => {
+                    last.insert(number, step);
+                    asks.send(ToTool::Dispatch(ask(number))).unwrap();
+                }
+                Step::Cancel(number) => {
+                    last.insert(number, step);
+                    *cancelled.entry(number).or_default() += 1;
+                    asks.send(ToTool::Cancel(ask(number))).unwrap();
+                }
+                Step::Time(polls) => {
+                    for _ in 0..polls {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+            let under_way = seen.lock().unwrap().under_way.clone();
+            let distinct: HashSet<&u64> = under_way.iter().collect();
+            prop_assert_eq!(distinct.len(), under_way.len(), "a call is done twice at a time: {:?}", under_way);
+        }
+        // Nothing takes more polls than all calls one after another.
+        for _ in 0..2_000 {
+            tokio::task::yield_now().await;
+        }
+        drop(asks);
+        lane.await.unwrap();
+        let mut records: BTreeMap<u64, usize> = BTreeMap::new();
+        while let Some(arrival) = arrivals.recv().await {
+            let number = match arrival.record {
+                Record::Accepted(call) => call.number,
+                Record::Result(result) => {
+                    prop_assert!(result.is_error && result.call.number == 5, "{:?}", result);
+                    5
+                }
+                other => panic!("{other:?}"),
+            };
+            *records.entry(number).or_default() += 1;
+        }
+        let seen = seen.lock().unwrap();
+        prop_assert_eq!(*told.lock().unwrap(), cancelled.values().sum::<usize>());
+        prop_assert!(seen.under_way.is_empty());
+        for (number, step) in last {
+            let (begun, answered) =
+                (seen.begun.get(&number).copied().unwrap_or(0), records.get(&number).copied().unwrap_or(0));
+            let dropped = cancelled.get(&number).copied().unwrap_or(0);
+            prop_assert!(answered <= begun && begun <= answered + dropped, "{number}: {begun} {answered} {dropped}");
+            if matches!(step, Step::Dispatch(_)) {
+                prop_assert!(answered >= 1, "{number} was never answered");
+            }
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn every_call_that_is_not_cancelled_gets_one_record(steps in steps()) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(run_steps(steps))?;
+        }
+    }
 }

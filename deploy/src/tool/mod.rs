@@ -8,7 +8,8 @@
 //! | `config` | which sources there are, and the limits |
 //! | `router` | finds the source that owns the name of a call |
 //! | `lane` | one source's calls: so many at a time, the rest in order |
-//! | `rap` | calls over HTTP: found by `discovery`, spelled in `wire`, perhaps run as a `command`, tried again after a `pause` |
+//! | `rap` | calls over HTTP, spelled in `wire`, tried again after a `pause` |
+//! | `keeper` | finds a server by `discovery`, and runs it if it is a `command` |
 //! | `local` | async Rust functions |
 //!
 //! A crash between doing a call and recording it does it again, under the same id: tools see each call at least once.
@@ -16,6 +17,7 @@
 mod command;
 mod config;
 mod discovery;
+mod keeper;
 mod lane;
 mod local;
 mod outbox;
@@ -23,7 +25,7 @@ mod pause;
 mod rap;
 mod router;
 #[cfg(test)]
-mod test_server;
+mod tests;
 pub mod wire;
 
 pub use config::{Config, ServerConfig};
@@ -39,6 +41,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+/// The longest useful wait for a server to be found, in milliseconds: a day.
+const UNKNOWN_TOOL_WAIT_MS_MAX: u64 = 86_400_000;
 
 /// Why tools cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -79,12 +84,15 @@ pub enum Error {
         /// What is wrong.
         fault: String,
     },
+    /// There is no HTTP client to be had.
+    #[error("the HTTP client for tool servers cannot be made: {0}; are the system's CA certificates installed?")]
+    Client(#[source] reqwest::Error),
 }
 
 /// What the host keeps of the running tools. Dropping it stops nothing; they stop when the sink of dispatches is dropped.
 #[derive(Debug)]
 pub struct Tools {
-    servers: Vec<(String, watch::Receiver<rap::State>)>,
+    servers: Vec<(String, watch::Receiver<keeper::State>)>,
     stop: CancellationToken,
     router: JoinHandle<()>,
 }
@@ -103,7 +111,7 @@ pub struct Trouble {
 /// runtime; servers are looked for in the background.
 ///
 /// # Errors
-/// [`Error::Config`] and [`Error::Local`]. What goes wrong with a server later is logged and does not stop the others.
+/// [`Error::Config`], [`Error::Local`] and [`Error::Client`]. What goes wrong with a server later is logged and does not stop the others.
 pub fn start(
     config: Config,
     local: Vec<LocalTool>,
@@ -115,8 +123,8 @@ pub fn start(
     let (from, to, inside) = port::ends();
     let outbox = outbox::Outbox::new(inside.send);
     let local = local::start(local, &config, &catalog, outbox.clone())?;
-    let limits = Arc::new(rap::Shared {
-        client: rap::client(),
+    let shared = Arc::new(rap::Shared {
+        client: rap::client()?,
         key,
         callback_base: callback_base.trim_end_matches('/').to_owned(),
         catalog: catalog.clone(),
@@ -125,7 +133,7 @@ pub fn start(
         outbox: outbox.clone(),
     });
     let servers: Vec<rap::Server> =
-        servers.into_iter().map(|source| rap::Server::start(source, limits.clone())).collect();
+        servers.into_iter().map(|source| rap::Server::start(source, shared.clone())).collect();
     let states = servers.iter().map(|server| (server.label.clone(), server.state.clone())).collect();
     let stop = CancellationToken::new();
     let router = router::Router {
@@ -133,8 +141,8 @@ pub fn start(
         servers,
         local,
         catalog,
-        changed: limits.changed.clone(),
-        wait: Duration::from_millis(limits.config.unknown_tool_wait_ms),
+        changed: shared.changed.clone(),
+        wait: Duration::from_millis(shared.config.unknown_tool_wait_ms.min(UNKNOWN_TOOL_WAIT_MS_MAX)),
         outbox,
         stop: stop.clone(),
     };

@@ -4,9 +4,9 @@
 //! result comes to the gateway), or an error result. Always: a call's id and callback URL are the same in every attempt
 //! under one dispatch; 4xx is final, 5xx and network errors are tried again a bounded number of times.
 
-use super::command::Process;
-use super::config::{Config, Reach, Source};
-use super::discovery::{Toolset, discover, in_words, read_at_most};
+use super::config::{Config, Source};
+use super::discovery::{in_words, read_at_most};
+use super::keeper::{self, State};
 use super::outbox::{Outbox, RUNTIME, failed, now_ms};
 use super::wire::{CancelToolCall, Invocation};
 use super::{Error, lane, pause};
@@ -21,11 +21,6 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// The pauses between attempts to find a server or to start it, in milliseconds.
-const FIND_FIRST_MS: u64 = 250;
-const FIND_MAX_MS: u64 = 30_000;
-/// A command that ran this long had started well: the pause before its next start is the first one again.
-const RAN_WELL_MS: u64 = 60_000;
 /// How many cancellations of one server are under way at a time. More are dropped: they are a courtesy.
 const CANCELS_MAX: usize = 64;
 /// How much of an answer's body is read, and how much of it the model is shown, in bytes.
@@ -46,34 +41,9 @@ pub(super) struct Shared {
     pub(super) outbox: Outbox,
 }
 
-/// What is known of a server.
-#[derive(Clone, Debug, Default)]
-pub(super) struct State {
-    /// The last toolset found. Its tools stay in the catalog while the server is away.
-    toolset: Option<Arc<Toolset>>,
-    /// Why the server cannot be used at present.
-    trouble: Option<Arc<Error>>,
-}
-
-impl State {
-    /// Whether it is known what the server offers, if anything.
-    pub(super) fn is_settled(&self) -> bool {
-        self.toolset.is_some() || matches!(self.trouble.as_deref(), Some(Error::Refused { .. }))
-    }
-
-    /// Why the server cannot be used at present, in words.
-    pub(super) fn trouble(&self) -> Option<String> {
-        match (&self.trouble, &self.toolset) {
-            (Some(trouble), _) => Some(trouble.to_string()),
-            (None, None) => Some("it has not answered yet".to_owned()),
-            (None, Some(_)) => None,
-        }
-    }
-}
-
 /// One server, found or not.
 pub(super) struct Server {
-    /// What it is called in logs and in the catalog.
+    /// What it is called in logs.
     pub(super) label: String,
     /// What is known of it.
     pub(super) state: watch::Receiver<State>,
@@ -83,14 +53,15 @@ pub(super) struct Server {
     lane: JoinHandle<()>,
 }
 
-/// The client of all servers. It never follows a redirect: that would turn an invocation into another request.
-pub(super) fn client() -> reqwest::Client {
+/// The client of all servers. It never follows a redirect, which would turn an invocation into another request, and never
+/// uses a proxy, which would not find the servers of this machine.
+pub(super) fn client() -> Result<reqwest::Client, Error> {
     reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(Duration::from_secs(10))
         .no_proxy()
         .build()
-        .expect("invariant: the client's settings are constants")
+        .map_err(Error::Client)
 }
 
 impl Server {
@@ -98,14 +69,10 @@ impl Server {
     pub(super) fn start(source: Source, shared: Arc<Shared>) -> Self {
         let (publish, state) = watch::channel(State::default());
         let (asks, receive) = mpsc::unbounded_channel();
-        let keeper = Keeper { label: source.label.clone(), shared: shared.clone(), publish };
-        let keeper = tokio::spawn(async move {
-            match source.reach {
-                Reach::Url(base) => keeper.find(&base).await,
-                Reach::Command(command) => keeper.supervise(command).await,
-            }
-        });
-        let caller = Arc::new(Caller { label: source.label.clone(), state: state.clone(), shared: shared.clone() });
+        let label = source.label.clone();
+        let doubt = Arc::new(Notify::new());
+        let keeper = tokio::spawn(keeper::keep(source, shared.clone(), publish, doubt.clone()));
+        let caller = Arc::new(Caller { label: label.clone(), state: state.clone(), doubt, shared: shared.clone() });
         let cancels = Arc::new(Semaphore::new(CANCELS_MAX));
         let canceller = caller.clone();
         let lane = tokio::spawn(lane::run(
@@ -118,7 +85,7 @@ impl Server {
             },
             move |dispatch| canceller.clone().cancel(dispatch, &cancels),
         ));
-        Self { label: source.label, state, asks, keeper, lane }
+        Self { label, state, asks, keeper, lane }
     }
 
     /// Whether it offers a tool of this name.
@@ -135,87 +102,11 @@ impl Server {
     }
 }
 
-/// Keeps what is known of a server true.
-struct Keeper {
-    label: String,
-    shared: Arc<Shared>,
-    publish: watch::Sender<State>,
-}
-
-impl Keeper {
-    /// Looks for the toolset until there is one that can be used.
-    async fn find(&self, base: &str) {
-        let mut failures = 0;
-        loop {
-            match discover(&self.shared.client, base).await {
-                Ok(toolset) => return self.found(toolset),
-                Err(error) => self.in_trouble(error),
-            }
-            failures += 1;
-            tokio::time::sleep(pause::after(failures, FIND_FIRST_MS, FIND_MAX_MS)).await;
-        }
-    }
-
-    /// Runs a command, finds its toolset, and starts it again whenever it ends.
-    async fn supervise(&self, command: super::config::Command) {
-        let limit = Duration::from_millis(self.shared.config.command_start_limit_ms);
-        let mut failures = 0;
-        loop {
-            let started = tokio::time::Instant::now();
-            let error = match Process::start(&self.label, &command, limit).await {
-                Err(error) => error,
-                Ok(mut process) => {
-                    let base = process.base();
-                    tokio::select! {
-                        () = async { self.find(&base).await; std::future::pending().await } => continue,
-                        error = process.ended() => error,
-                    }
-                }
-            };
-            self.in_trouble(error);
-            failures = if started.elapsed().as_millis() as u64 >= RAN_WELL_MS { 1 } else { failures + 1 };
-            tokio::time::sleep(pause::after(failures, FIND_FIRST_MS, FIND_MAX_MS)).await;
-        }
-    }
-
-    fn found(&self, toolset: Toolset) {
-        tracing::info!(server = self.label, toolset = toolset.name, tools = toolset.tools.len(), "tool server found");
-        if let (Ok(base), Ok(endpoint)) = (url::Url::parse(&toolset.base), url::Url::parse(&toolset.endpoint))
-            && base.origin() != endpoint.origin()
-        {
-            tracing::warn!(server = self.label, endpoint = toolset.endpoint, "the toolset sends its calls elsewhere");
-        }
-        for name in self.shared.catalog.offer(&self.label, toolset.tools.clone()) {
-            tracing::warn!(
-                server = self.label,
-                tool = name,
-                "another source offers a tool of this name; neither is used"
-            );
-        }
-        self.publish.send_replace(State { toolset: Some(Arc::new(toolset)), trouble: None });
-        self.shared.changed.notify_one();
-    }
-
-    fn in_trouble(&self, error: Error) {
-        let before = self.publish.borrow().clone();
-        // The same trouble is told once, not at every attempt.
-        if before.trouble().as_deref() != Some(&error.to_string()) {
-            tracing::warn!(server = self.label, "{error}");
-        }
-        let refused = matches!(error, Error::Refused { .. });
-        if refused && before.toolset.is_some() {
-            self.shared.catalog.offer(&self.label, Vec::new());
-        }
-        let toolset = before.toolset.filter(|_| !refused);
-        self.publish.send_replace(State { toolset, trouble: Some(Arc::new(error)) });
-        self.shared.changed.notify_one();
-    }
-}
-
 /// Does the calls of a server.
 struct Caller {
     label: String,
     state: watch::Receiver<State>,
+    doubt: Arc<Notify>,
     shared: Arc<Shared>,
 }
 
@@ -277,15 +168,8 @@ impl Caller {
     }
 
     async fn attempt(&self, body: &Invocation) -> Result<(), Failed> {
-        let state = self.state.borrow().clone();
         // Asked anew at each attempt: a command that was started again is somewhere else.
-        let toolset = match state {
-            State { trouble: Some(trouble), .. } => {
-                return Err(Failed::ForNow(format!("cannot be used at present: {trouble}")));
-            }
-            State { toolset: Some(toolset), .. } => toolset,
-            State { toolset: None, .. } => return Err(Failed::ForNow("has not been found yet".to_owned())),
-        };
+        let toolset = self.state.borrow().endpoint().map_err(Failed::ForNow)?;
         let response = self
             .shared
             .client
@@ -294,7 +178,10 @@ impl Caller {
             .json(body)
             .send()
             .await
-            .map_err(|error| Failed::ForNow(in_words(&error)))?;
+            .map_err(|error| {
+                self.doubt.notify_one();
+                Failed::ForNow(in_words(&error))
+            })?;
         let status = response.status();
         // The body is read so that the connection can be used again; what it says only matters when it is a complaint.
         let said = read_at_most(response, BODY_LENGTH_MAX).await.unwrap_or_default();
@@ -306,6 +193,7 @@ impl Caller {
             "" => String::new(),
             said => format!(" and said: {}", said.chars().take(SHOWN_LENGTH_MAX).collect::<String>()),
         };
+        self.doubt.notify_one();
         if status.is_server_error() {
             return Err(Failed::ForNow(format!("answered {status}{said}")));
         }

@@ -140,8 +140,9 @@ impl Awake {
         touched.dedup();
         touched.into_iter().for_each(|thread| self.settle(thread, &mut out));
         if self.told != self.threads.len() {
+            let change = self.threads.len() as isize - self.told as isize;
             self.told = self.threads.len();
-            out.push(ToWorld::Gateway(ToGateway::Awake(self.told)));
+            out.push(ToWorld::Gateway(ToGateway::Awake(change)));
         }
         out
     }

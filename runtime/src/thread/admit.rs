@@ -15,6 +15,10 @@ impl Thread {
             return Outcome::Duplicate(first);
         }
         if self.pending.len() >= PENDING_MAX {
+            // The sender is told to come back later, so there must be a later: a thread at rest tries again with what it has.
+            if self.open.is_empty() && !self.wants_completion() {
+                self.triggered = step.number;
+            }
             return Outcome::Refused(Refusal::QueueFull);
         }
         self.ids.insert(message.id, step.number);
@@ -23,7 +27,11 @@ impl Thread {
         }
         let item = Arc::new(Item::User { number: step.number, content: message.content });
         step.tell(Shown::Message(item.clone()));
-        self.release_open_calls(step, AnsweredBy::Interrupted, "Interrupted by a new message; the tool was told to cancel. If its result still comes, it arrives as an event.");
+        self.release_open_calls(
+            step,
+            AnsweredBy::Interrupted,
+            "Interrupted by a new message; the tool was told to cancel. If its result still comes, it arrives as an event.",
+        );
         self.enqueue(step.number, item);
         self.triggered = step.number;
         self.interrupted = step.number;
@@ -40,7 +48,6 @@ impl Thread {
         self.interrupted = step.number;
         self.stopped = step.number;
         step.tell(Shown::Stopped);
-        self.tell_waiting(step);
         Outcome::Taken(step.number)
     }
 }

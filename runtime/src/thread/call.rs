@@ -27,15 +27,14 @@ impl Thread {
         }
         if let Some(call) = self.open.get(&id) {
             let by = match (result.is_error, call.is_sleep()) {
-                (true, true) => AnsweredBy::Refusal,
-                (true, false) => AnsweredBy::ToolFailure,
+                (true, _) if result.origin.is_runtime() => AnsweredBy::Refusal,
+                (true, _) => AnsweredBy::ToolFailure,
                 (false, true) => AnsweredBy::BuiltIn,
                 (false, false) => AnsweredBy::Tool,
             };
             self.answered.insert(id, step.number);
             self.answer(step, id, Answer { by, content: result.content, display: result.display });
-            self.tell_waiting(step);
-        } else if let Some((call, by)) = self.substituted.remove(&id) {
+        } else if let Some(call) = self.substituted.remove(&id) {
             self.answered.insert(id, step.number);
             let item = Arc::new(Item::Event(Event {
                 id: CallId { number: step.number, index: 0 },
@@ -45,12 +44,9 @@ impl Thread {
                 content: result.content,
             }));
             step.tell(Shown::Event(item.clone()));
-            if self.open.values().all(|call| call.is_sleep()) {
-                self.release_open_calls(step, AnsweredBy::Interrupted, "");
-            }
             self.enqueue(step.number, item);
             // A stopped thread is not set going again by what it had started before; it reads this with its next input.
-            if by != AnsweredBy::Cancelled {
+            if id.number > self.stopped {
                 self.triggered = step.number;
             }
         } else {

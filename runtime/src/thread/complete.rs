@@ -3,11 +3,11 @@
 //! In: `Completion`, `Failure`. Out: a turn in the history, and its calls on their way. Always: what the prompt had seen
 //! stands before the turn and what came later after it; a stale answer changes nothing; a failure loses nothing.
 
-use super::{Answer, CALLS_PER_TURN_MAX, Call, Phase, REFUSED_TURNS_MAX, Step, Thread};
+use super::{Answer, CALLS_KEPT_MAX, CALLS_PER_TURN_MAX, Call, Phase, Step, Thread};
 use crate::effect::{Outcome, Shown};
 use crate::history::{AnsweredBy, EVENT_TOOL, Item};
 use crate::id::{CallId, Number};
-use crate::record::{Block, Completion, End, Failure, FailureClass};
+use crate::record::{Block, Completion, End, Failure};
 use crate::tools::{self, Plan};
 use std::sync::Arc;
 
@@ -18,25 +18,14 @@ impl Thread {
             return Outcome::Duplicate(self.settled_at);
         }
         self.settle(step, seen);
-        while self.pending.front().is_some_and(|(number, _)| *number <= seen) {
-            let (_, item) = self.pending.pop_front().expect("invariant: the queue has a front");
-            self.history.push(item);
-        }
         let cut = end == End::Cut;
-        let blocks = if cut { blocks.into_iter().filter(|b| matches!(b, Block::Text(_))).collect() } else { blocks };
-        let item = Arc::new(Item::Assistant { number: step.number, blocks, cut });
+        let item = Arc::new(Item::Assistant { number: step.number, blocks: kept(blocks, cut), cut });
         let Item::Assistant { blocks, .. } = &*item else { unreachable!("the item was made an assistant's just now") };
         if !blocks.is_empty() {
             self.history.push(item.clone());
         }
         step.tell(Shown::Turn { item: item.clone(), end, usage });
-        let triggered = self.triggered;
         self.open_calls(step, seen, blocks);
-        if self.stopped > seen {
-            // The turn was under way when the thread was stopped: its calls do not set the thread going again.
-            self.triggered = triggered;
-        }
-        self.tell_waiting(step);
         Outcome::Taken(step.number)
     }
 
@@ -46,32 +35,31 @@ impl Thread {
         }
         self.settle(step, failure.seen);
         step.tell(Shown::Failure { class: failure.class, message: failure.message });
-        self.tell_waiting(step);
         Outcome::Taken(step.number)
     }
 
-    /// An answer is stale when another one was applied after its prompt was sent: then the prompt was sent twice. While
-    /// calls are open no prompt is sent, so an answer then is of one sent before.
+    /// An answer is stale when no prompt that waits for one can have seen that much: another answer was applied after it
+    /// was sent, so it was sent twice; or nothing was asked.
     fn is_stale(&self, step: &Step, seen: Number) -> bool {
-        seen < self.settled_at || seen == 0 || seen >= step.number || !self.open.is_empty()
+        seen >= step.number || self.asked.is_none_or(|first| seen < first)
     }
 
+    /// What the prompt held is history, whether it was answered or not.
     fn settle(&mut self, step: &Step, seen: Number) {
         self.settled = seen;
         self.settled_at = step.number;
+        self.asked = None;
+        self.take_up(seen);
     }
 
     fn open_calls(&mut self, step: &mut Step, seen: Number, blocks: &[Block]) {
-        let mut refused = 0;
         let calls = blocks.iter().filter_map(|block| match block {
             Block::Call { provider_id, name, arguments } => Some((provider_id, name, arguments)),
             _ => None,
         });
-        let mut made = 0;
         // All calls are opened before any is answered: the answer to the last open one lets the model go on.
         let mut answers = Vec::new();
         for (index, (provider_id, name, arguments)) in calls.enumerate() {
-            made += 1;
             let id = CallId { number: step.number, index: u16::try_from(index).unwrap_or(u16::MAX) };
             let mut call = Call {
                 provider_id: provider_id.clone(),
@@ -116,24 +104,40 @@ impl Thread {
                     Some(Plan::Refuse(text)) => Some(Answer::text(AnsweredBy::Refusal, text)),
                 }
             };
-            match answer {
-                Some(answer) => answers.push((id, answer)),
-                None => step.effects.extend(call.asked(self.id, id)),
-            }
+            answers.extend(answer.map(|answer| (id, answer)));
             self.open.insert(id, call);
         }
+        if self.open.is_empty() {
+            self.refused_turns = 0;
+            if self.pending.is_empty() {
+                // Nothing is left to answer, even if a full queue asked for another try meanwhile.
+                self.triggered = seen;
+            }
+        }
+        self.turn_refused = true;
+        let triggered = self.triggered;
         for (id, answer) in answers {
-            refused += u32::from(answer.by == AnsweredBy::Refusal);
             self.answer(step, id, answer);
         }
-        self.refused_turns = if made > 0 && refused == made { self.refused_turns + 1 } else { 0 };
-        if self.refused_turns >= REFUSED_TURNS_MAX {
-            self.refused_turns = 0;
-            self.settled = step.number;
-            step.tell(Shown::Failure {
-                class: FailureClass::Fatal,
-                message: format!("The model made {REFUSED_TURNS_MAX} turns in a row whose calls were all refused; the thread waits for you."),
-            });
+        if self.stopped > seen {
+            // The turn was under way when the thread was stopped: its calls do not set the thread going again.
+            self.triggered = triggered;
         }
     }
+}
+
+/// What of a completion enters the history. Empty text says nothing; of a completion that was cut only the text is whole.
+fn kept(blocks: Vec<Block>, cut: bool) -> Vec<Block> {
+    let mut calls = 0;
+    blocks
+        .into_iter()
+        .filter(|block| match block {
+            Block::Text(text) => !text.is_empty(),
+            Block::Reasoning { .. } => !cut,
+            Block::Call { .. } => {
+                calls += 1;
+                !cut && calls <= CALLS_KEPT_MAX
+            }
+        })
+        .collect()
 }

@@ -3,43 +3,18 @@
 //! In: a thread. Out: the first invariant that it breaks, by name. Always: costs a walk over the history, so tests and
 //! `doctor` call it and the hot path does not.
 
-use super::Thread;
+use super::{CALLS_PER_TURN_MAX, PENDING_MAX, REFUSED_TURNS_MAX, Thread};
 use crate::history::{History, Item};
-use crate::id::CallId;
+use crate::id::{CallId, Number};
 use crate::record::Block;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Checks a whole thread.
 ///
 /// # Errors
 /// The name of the invariant that does not hold, and where.
 pub fn check(thread: &Thread) -> Result<(), String> {
-    let unanswered = check_view(&thread.history)?;
-    let open: BTreeSet<CallId> = thread.open.keys().copied().collect();
-    if unanswered != open {
-        return Err(format!(
-            "every_call_has_one_result: open calls {open:?}, unanswered in the history {unanswered:?}"
-        ));
-    }
-    if !open.is_empty() && thread.prompt().is_some() {
-        return Err("every_call_has_one_result: a prompt is wanted while calls are open".to_owned());
-    }
-    if let Some(prompt) = thread.prompt() {
-        let left = check_view(&prompt.history)?;
-        if !left.is_empty() {
-            return Err(format!("every_call_has_one_result: the prompt has unanswered calls {left:?}"));
-        }
-        if prompt.history.is_empty() {
-            return Err("a prompt without anything to answer".to_owned());
-        }
-    }
-    if thread.settled_at > thread.last || thread.triggered > thread.last || thread.settled > thread.last {
-        return Err("one_order_per_thread: a mark lies after the last record".to_owned());
-    }
-    if thread.pending.iter().zip(thread.pending.iter().skip(1)).any(|((a, _), (b, _))| a >= b) {
-        return Err("one_order_per_thread: pending inputs out of order".to_owned());
-    }
-    Ok(())
+    Thread::INVARIANTS.iter().try_for_each(|(name, holds)| holds(thread).map_err(|broken| format!("{name}: {broken}")))
 }
 
 /// Checks what the model sees: results follow directly on the turn that made their calls, each once. Returns the calls of
@@ -48,26 +23,265 @@ pub fn check(thread: &Thread) -> Result<(), String> {
 /// # Errors
 /// The name of the invariant that does not hold, and where.
 pub fn check_view(history: &History) -> Result<BTreeSet<CallId>, String> {
+    unanswered(history).map_err(|broken| format!("every_call_has_one_result: {broken}"))
+}
+
+fn unanswered(history: &History) -> Result<BTreeSet<CallId>, String> {
     let mut unanswered = BTreeSet::new();
     for item in history.to_vec() {
         match &**item {
             Item::Result(answer) => {
                 if !unanswered.remove(&answer.call) {
-                    return Err(format!(
-                        "every_call_has_one_result: {} is answered twice or was never made",
-                        answer.call
-                    ));
+                    return Err(format!("{} is answered twice, too late or was never made", answer.call));
                 }
             }
             other if !unanswered.is_empty() => {
-                return Err(format!("every_call_has_one_result: {unanswered:?} are not answered before {other:?}"));
+                return Err(format!("{unanswered:?} are not answered before {other:?}"));
             }
             Item::Assistant { number, blocks, .. } => {
                 let calls = blocks.iter().filter(|block| matches!(block, Block::Call { .. })).count();
-                unanswered.extend((0..calls).map(|index| CallId { number: *number, index: index as u16 }));
+                let calls = u16::try_from(calls).map_err(|_| format!("turn {number} has {calls} calls"))?;
+                unanswered.extend((0..calls).map(|index| CallId { number: *number, index }));
             }
             Item::User { .. } | Item::Event(_) => {}
         }
     }
     Ok(unanswered)
+}
+
+/// Says how a thread breaks an invariant, if it does.
+type Invariant = fn(&Thread) -> Result<(), String>;
+
+// Methods and not functions: Hydro compiles a copy of this module's private functions, which sees no private fields.
+impl Thread {
+    /// The invariants, in the order in which they are checked.
+    const INVARIANTS: [(&str, Invariant); 7] = [
+        ("every_call_has_one_result", Thread::every_call_has_one_result),
+        ("every_answer_is_kept", Thread::every_answer_is_kept),
+        ("one_order_per_thread", Thread::one_order_per_thread),
+        ("same_id_once", Thread::same_id_once),
+        ("a_prompt_asks_something", Thread::a_prompt_asks_something),
+        ("nobody_sleeps_beside_an_unseen_input", Thread::nobody_sleeps_beside_an_unseen_input),
+        ("every_queue_is_bounded", Thread::every_queue_is_bounded),
+    ];
+
+    /// In the history exactly the open calls have no answer, and in a prompt every call has one.
+    fn every_call_has_one_result(&self) -> Result<(), String> {
+        let left = unanswered(&self.history)?;
+        let open: BTreeSet<CallId> = self.open.keys().copied().collect();
+        if left != open {
+            return Err(format!("open are {open:?}, unanswered in the history are {left:?}"));
+        }
+        if let Some(prompt) = self.prompt() {
+            let left = unanswered(&prompt.history)?;
+            if !open.is_empty() || !left.is_empty() {
+                return Err(format!("a prompt is wanted while {open:?} are open and {left:?} unanswered"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A call is open, or waits for its real result after a substitute, or has that: at most one of them. A real result after
+    /// a substitute is an event, once.
+    fn every_answer_is_kept(&self) -> Result<(), String> {
+        let mut where_it_is: BTreeMap<CallId, u32> = BTreeMap::new();
+        for id in self.open.keys().chain(self.substituted.keys()).chain(self.answered.keys()) {
+            *where_it_is.entry(*id).or_default() += 1;
+        }
+        if let Some((id, _)) = where_it_is.iter().find(|(_, count)| **count > 1) {
+            return Err(format!("{id} is both open and answered"));
+        }
+        if let Some((id, brought)) = self.answered.iter().find(|(id, brought)| id.number >= **brought) {
+            return Err(format!("{id} was answered by {brought}, before it was made"));
+        }
+        let results: BTreeSet<Number> = self.answered.values().copied().collect();
+        if results.len() != self.answered.len() {
+            return Err("one record answered two calls".to_owned());
+        }
+        let mut events = BTreeSet::new();
+        for item in self.view().to_vec() {
+            if let Item::Event(event) = &**item
+                && !(results.contains(&event.id.number) && events.insert(event.id))
+            {
+                return Err(format!("event {} is there twice or follows from no result", event.id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Inputs stand in the order of their records, and so do turns; nothing comes from a record that was not applied.
+    fn one_order_per_thread(&self) -> Result<(), String> {
+        let marks = [self.triggered, self.settled, self.settled_at, self.interrupted, self.stopped];
+        if marks.into_iter().chain(self.asked).any(|mark| mark > self.last) {
+            return Err("a mark lies after the last record".to_owned());
+        }
+        if self.pending.iter().any(|(number, _)| *number <= self.settled && self.settled < self.settled_at) {
+            return Err("an input that a settled prompt held still waits".to_owned());
+        }
+        let (mut input_last, mut turn_last) = (0, 0);
+        for item in self.view().to_vec() {
+            let (last, number) = match &**item {
+                Item::User { number, .. } => (&mut input_last, *number),
+                Item::Event(event) => (&mut input_last, event.id.number),
+                Item::Assistant { number, .. } => (&mut turn_last, *number),
+                Item::Result(_) => continue,
+            };
+            if number <= *last || number > self.last {
+                return Err(format!("record {number} stands after {last}; the last one applied is {}", self.last));
+            }
+            *last = number;
+        }
+        Ok(())
+    }
+
+    /// Two ids are two records.
+    fn same_id_once(&self) -> Result<(), String> {
+        let numbers: BTreeSet<Number> = self.ids.values().copied().collect();
+        if numbers.len() != self.ids.len() || numbers.last().is_some_and(|number| *number > self.last) {
+            return Err("two ids have one record, or one that was not applied".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The last thing in a prompt is for the model to answer, not its own; and a prompt that is wanted can be answered.
+    fn a_prompt_asks_something(&self) -> Result<(), String> {
+        let Some(prompt) = self.prompt() else { return Ok(()) };
+        match prompt.history.newest_first().next().map(|item| &**item) {
+            None => Err("there is nothing in it".to_owned()),
+            Some(Item::Assistant { number, .. }) => Err(format!("it ends with the model's own turn {number}")),
+            Some(_) if self.asked.is_none() => Err("its answer would be taken for stale".to_owned()),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Any input wakes a sleeper, also one that came just before it fell asleep.
+    fn nobody_sleeps_beside_an_unseen_input(&self) -> Result<(), String> {
+        if self.only_sleeps() && !self.pending.is_empty() {
+            return Err(format!("{} inputs wait for a thread that sleeps", self.pending.len()));
+        }
+        Ok(())
+    }
+
+    /// What waits is bounded, whatever arrives. An event answers a call that was made, so it is let in beside a full queue.
+    fn every_queue_is_bounded(&self) -> Result<(), String> {
+        let messages = self.pending.iter().filter(|(_, item)| matches!(**item, Item::User { .. })).count();
+        if messages > PENDING_MAX || self.open.len() > CALLS_PER_TURN_MAX || self.refused_turns >= REFUSED_TURNS_MAX {
+            return Err(format!(
+                "{messages} messages wait, {} calls are open, {} turns in a row were refused",
+                self.open.len(),
+                self.refused_turns
+            ));
+        }
+        Ok(())
+    }
+
+    /// The history and what waits to enter it.
+    fn view(&self) -> History {
+        let mut view = self.history.clone();
+        self.pending.iter().for_each(|(_, item)| view.push(item.clone()));
+        view
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+    use super::*;
+    use crate::history::{Answered, AnsweredBy, Event};
+    use crate::id::{InputId, ThreadId};
+    use crate::record::Content;
+    use crate::thread::{Call, Phase};
+    use std::sync::Arc;
+
+    const CALL: CallId = CallId { number: 2, index: 0 };
+
+    fn user(number: Number) -> Arc<Item> {
+        Arc::new(Item::User { number, content: vec![Content::Text("hello".into())] })
+    }
+
+    fn turn() -> Arc<Item> {
+        let call = Block::Call { provider_id: "p".into(), name: "build".into(), arguments: "{}".into() };
+        Arc::new(Item::Assistant { number: 2, blocks: vec![call], cut: false })
+    }
+
+    fn result() -> Arc<Item> {
+        let (provider_id, name) = ("p".into(), "build".into());
+        Arc::new(Item::Result(Answered {
+            call: CALL,
+            provider_id,
+            name,
+            content: vec![],
+            by: AnsweredBy::Tool,
+            display: None,
+        }))
+    }
+
+    fn event(number: Number) -> Arc<Item> {
+        Arc::new(Item::Event(Event {
+            id: CallId { number, index: 0 },
+            original_tool_name: "build".into(),
+            original_tool_call_id: "p".into(),
+            original_args: "{}".into(),
+            content: vec![],
+        }))
+    }
+
+    fn call(phase: Phase) -> Call {
+        Call { provider_id: "p".into(), name: "build".into(), arguments: "{}".into(), since_ms: 0, phase }
+    }
+
+    #[test]
+    fn each_invariant_catches_a_thread_that_breaks_it() {
+        // Inside the test, because Hydro compiles a copy of what stands beside it, which sees no private fields.
+        /// A thread with one open call.
+        fn working() -> Thread {
+            let mut thread = Thread::new(ThreadId::from_bytes([1; 16]));
+            (thread.last, thread.triggered, thread.settled, thread.settled_at) = (9, 1, 1, 2);
+            thread.history = [user(1), turn()].into_iter().collect();
+            thread.open.insert(CALL, call(Phase::Accepted));
+            check(&thread).unwrap();
+            thread
+        }
+
+        /// Breaks a sound thread, and says which invariant must notice.
+        fn caught(name: &str, break_it: impl FnOnce(&mut Thread)) {
+            let mut thread = working();
+            break_it(&mut thread);
+            let broken = check(&thread).unwrap_err();
+            assert!(broken.starts_with(&format!("{name}: ")), "{name} should have caught it: {broken}");
+        }
+
+        caught("every_call_has_one_result", |t| t.open.clear());
+        caught("every_call_has_one_result", |t| t.history.push(user(3)));
+        caught("every_call_has_one_result", |t| {
+            t.open.clear();
+            t.history.push(result());
+            t.history.push(result());
+        });
+        caught("every_answer_is_kept", |t| t.answered.extend([(CALL, 3)]));
+        caught("every_answer_is_kept", |t| t.answered.extend([(CallId { number: 4, index: 0 }, 4)]));
+        caught("every_answer_is_kept", |t| t.pending.push_back((3, event(3))));
+        caught("one_order_per_thread", |t| t.stopped = 10);
+        caught("one_order_per_thread", |t| t.pending.extend([(4, user(4)), (3, user(3))]));
+        caught("one_order_per_thread", |t| t.pending.push_back((10, user(10))));
+        caught("one_order_per_thread", |t| t.pending.push_back((1, user(1))));
+        caught("same_id_once", |t| t.ids.extend([(InputId("a".into()), 1), (InputId("b".into()), 1)]));
+        caught("a_prompt_asks_something", |t| {
+            t.open.clear();
+            t.history =
+                [user(1), Arc::new(Item::Assistant { number: 2, blocks: vec![], cut: true })].into_iter().collect();
+            t.triggered = 3;
+        });
+        caught("a_prompt_asks_something", |t| {
+            t.open.clear();
+            t.history.push(result());
+            t.triggered = 3;
+        });
+        caught("nobody_sleeps_beside_an_unseen_input", |t| {
+            t.open.insert(CALL, call(Phase::Dozing));
+            t.pending.push_back((3, user(3)));
+        });
+        caught("every_queue_is_bounded", |t| t.refused_turns = REFUSED_TURNS_MAX);
+    }
 }

@@ -28,7 +28,7 @@ use crate::effect::{Due, Effect, Outcome, Output, Prompt, Shown};
 use crate::history::{AnsweredBy, History, Item};
 use crate::id::{CallId, InputId, Number, OutputId, ThreadId};
 use crate::port::Rest;
-use crate::record::{Committed, Content, Record};
+use crate::record::{Committed, Content, FailureClass, Record};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -39,43 +39,53 @@ pub const PENDING_MAX: usize = 10_000;
 /// How many calls of one turn are done; the rest get an error result.
 pub const CALLS_PER_TURN_MAX: usize = 16;
 
+/// How many calls of one turn are kept at all. More than any model makes; the number keeps a broken provider from
+/// overflowing the names of calls and outputs.
+pub const CALLS_KEPT_MAX: usize = 4_096;
+
 /// How many turns in a row may consist of nothing but refused calls before the thread stops with a visible error.
 pub const REFUSED_TURNS_MAX: u32 = 8;
 
 /// A thread: the fold of its records and nothing else.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Thread {
     id: ThreadId,
     name: Option<String>,
     /// The number of the last record applied, and when that was received.
     last: Number,
     last_at_ms: u64,
-    /// What the model has seen or is answering; every call in it is answered, but for those that are open.
+    /// What the model was asked about and what it said; every call in it is answered, but for those that are open.
     history: History,
-    /// Inputs that no completion has seen yet.
+    /// Inputs that no settled prompt has held yet.
     pending: VecDeque<(Number, Arc<Item>)>,
     /// Calls without an answer.
     open: BTreeMap<CallId, Call>,
     /// Calls that were answered by a substitute: their real result is still welcome.
-    substituted: BTreeMap<CallId, (Call, AnsweredBy)>,
+    substituted: BTreeMap<CallId, Call>,
     /// Calls that have their real answer, and the record that brought it.
     answered: BTreeMap<CallId, Number>,
     /// The inputs' own ids, as long as the thread lives.
     ids: BTreeMap<InputId, Number>,
     /// The last record that asks for a completion.
     triggered: Number,
+    /// The first record since the last answer at which a prompt was wanted: no prompt under way has seen less.
+    asked: Option<Number>,
     /// The `seen` of the last completion or failure, and the number of its own record.
     settled: Number,
     settled_at: Number,
     /// The last record that interrupts a completion under way, and the last stop.
     interrupted: Number,
     stopped: Number,
+    /// Whether every call of the last turn that has an answer was refused.
+    turn_refused: bool,
     /// How many turns in a row were nothing but refused calls.
     refused_turns: u32,
+    /// When the thread had said all it wanted, in milliseconds since the Unix epoch; nothing while it does anything.
+    idle_since_ms: Option<u64>,
 }
 
 /// A call that the model made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Call {
     provider_id: String,
     name: String,
@@ -121,11 +131,14 @@ impl Thread {
             answered: BTreeMap::new(),
             ids: BTreeMap::new(),
             triggered: 0,
+            asked: None,
             settled: 0,
             settled_at: 0,
             interrupted: 0,
             stopped: 0,
+            turn_refused: false,
             refused_turns: 0,
+            idle_since_ms: None,
         }
     }
 
@@ -140,7 +153,9 @@ impl Thread {
         assert_eq!(number, self.last + 1, "invariant: one_order_per_thread: thread {} has a gap", self.id);
         self.last = number;
         self.last_at_ms = arrival.at_ms;
-        let mut step = Step { thread: self.id, number, at_ms: arrival.at_ms, told: 0, effects: Vec::new() };
+        let mut step =
+            Step { thread: self.id, number, at_ms: arrival.at_ms, told: 0, moved: false, effects: Vec::new() };
+        // (a) The record does what its family says.
         let outcome = match arrival.record {
             Record::Message(message) => self.message(&mut step, message),
             Record::Stop(stop) => self.stop(&mut step, stop),
@@ -151,6 +166,19 @@ impl Thread {
             Record::Armed { call, due_ms } => self.armed(&mut step, call, due_ms),
             Record::Fired(call) => self.fired(&mut step, call),
         };
+        // (b) Nobody sleeps beside an input that the model has not seen, whichever of the two came first.
+        if !self.pending.is_empty() && self.only_sleeps() {
+            self.release_open_calls(&mut step, AnsweredBy::Interrupted, "");
+        }
+        // (c) The calls that this record made, and only they, are asked of the world.
+        let made = CallId { number, index: 0 };
+        step.effects.extend(self.open.range(made..).filter_map(|(&id, call)| call.asked(self.id, id)));
+        // (d) The clients are told what the thread is suspended on, if it is.
+        self.note(&step);
+        if (step.told > 0 || step.moved) && !self.wants_completion() {
+            let waits = self.standing().waits;
+            step.tell(Shown::Waiting(waits));
+        }
         Applied { outcome, effects: step.effects }
     }
 
@@ -174,7 +202,8 @@ impl Thread {
         self.interrupted > seen
     }
 
-    /// If nothing of the thread is in flight: what it waits for. It may then leave memory.
+    /// If nothing of the thread is in flight: what it waits for. It may then leave memory. (A prompt that was under way when
+    /// the thread was stopped is for the owner to know.)
     pub fn rest(&self) -> Option<Rest> {
         if self.wants_completion() {
             return None;
@@ -195,7 +224,7 @@ impl Thread {
         self.last
     }
 
-    /// What the model has seen.
+    /// What the model was asked about and what it said. The inputs that wait for its next turn are in [`Thread::prompt`].
     pub fn history(&self) -> &History {
         &self.history
     }
@@ -204,16 +233,50 @@ impl Thread {
         self.triggered > self.settled.max(self.stopped) && self.open.is_empty()
     }
 
+    /// Whether calls are open and all of them are sleeps.
+    fn only_sleeps(&self) -> bool {
+        !self.open.is_empty() && self.open.values().all(Call::is_sleep)
+    }
+
+    /// Notes since when the thread wants an answer, or nothing at all.
+    fn note(&mut self, step: &Step) {
+        if self.wants_completion() {
+            self.asked.get_or_insert(step.number);
+            self.idle_since_ms = None;
+        } else if self.open.is_empty() {
+            self.idle_since_ms.get_or_insert(step.at_ms);
+        } else {
+            self.idle_since_ms = None;
+        }
+    }
+
     /// Answers an open call in the history and tells the clients. When it was the last open one, the model goes on.
     fn answer(&mut self, step: &mut Step, id: CallId, answer: Answer) -> Option<Call> {
         let call = self.open.remove(&id)?;
+        self.turn_refused &= answer.by == AnsweredBy::Refusal;
         let item = Arc::new(Item::Result(answer.into_item(id, &call)));
         self.history.push(item.clone());
         step.tell(Shown::Result(item));
         if self.open.is_empty() {
             self.triggered = step.number;
+            self.count_refused_turn(step);
         }
         Some(call)
+    }
+
+    /// A model that makes nothing but calls that are refused is stopped, visibly, before it has gone on for ever.
+    fn count_refused_turn(&mut self, step: &mut Step) {
+        self.refused_turns = if self.turn_refused { self.refused_turns + 1 } else { 0 };
+        if self.refused_turns >= REFUSED_TURNS_MAX {
+            self.refused_turns = 0;
+            self.settled = step.number;
+            step.tell(Shown::Failure {
+                class: FailureClass::Fatal,
+                message: format!(
+                    "The model made {REFUSED_TURNS_MAX} turns in a row whose calls were all refused; the thread waits for you."
+                ),
+            });
+        }
     }
 
     /// Gives every open call an answer, because something has arrived that does not wait for them. A sleep is simply over;
@@ -224,11 +287,14 @@ impl Thread {
             let (by, text) = if woken { (AnsweredBy::BuiltIn, "Woken by a new input.") } else { (substitute, why) };
             let call = self.answer(step, id, Answer::text(by, text)).expect("invariant: the id was just listed");
             match call.phase {
-                Phase::Sleeping(_) => step.effects.push(Effect::Disarm { thread: self.id, call: id }),
-                Phase::Dozing => {}
+                // A sleep of this very record was not armed yet.
+                Phase::Sleeping(_) if id.number < step.number => {
+                    step.effects.push(Effect::Disarm { thread: self.id, call: id });
+                }
+                Phase::Sleeping(_) | Phase::Dozing => {}
                 Phase::Dispatched | Phase::Accepted => {
                     step.effects.push(Effect::Cancel(call.dispatch(self.id, id)));
-                    self.substituted.insert(id, (call, by));
+                    self.substituted.insert(id, call);
                 }
             }
         }
@@ -239,11 +305,10 @@ impl Thread {
         self.pending.push_back((number, item));
     }
 
-    /// Tells the clients what the thread is suspended on, if it is.
-    fn tell_waiting(&self, step: &mut Step) {
-        if !self.wants_completion() {
-            let waits = self.standing().waits;
-            step.tell(Shown::Waiting(waits));
+    /// Puts into the history what a prompt that had seen `seen` held.
+    fn take_up(&mut self, seen: Number) {
+        while let Some((_, item)) = self.pending.pop_front_if(|(number, _)| *number <= seen) {
+            self.history.push(item);
         }
     }
 }
@@ -297,6 +362,8 @@ struct Step {
     number: Number,
     at_ms: u64,
     told: u16,
+    /// Whether it changed what the thread is suspended on without telling anything else.
+    moved: bool,
     effects: Vec<Effect>,
 }
 

@@ -11,10 +11,10 @@ use crate::id::CallId;
 impl Thread {
     pub(super) fn armed(&mut self, step: &mut Step, id: CallId, due_ms: u64) -> Outcome {
         if let Some(call) = self.open.get_mut(&id)
-            && let Phase::Sleeping(due) = &mut call.phase
+            && let Phase::Sleeping(due @ Due::Wall { .. }) = &mut call.phase
         {
             *due = Due::At(due_ms);
-            self.tell_waiting(step);
+            step.moved = true;
         }
         Outcome::Taken(step.number)
     }

@@ -22,9 +22,9 @@ pub struct Standing {
     pub last: Number,
     /// When that was received, in milliseconds since the Unix epoch.
     pub last_at_ms: u64,
-    /// How many items its model has seen.
+    /// How many items its history holds.
     pub items: usize,
-    /// How many inputs its model has not seen yet.
+    /// How many inputs wait for its model's next turn.
     pub pending: usize,
 }
 
@@ -75,7 +75,7 @@ impl Thread {
             State::Sleeping
         } else {
             if self.last > 0 {
-                waits.push(Wait::Input { call: None, since_ms: self.last_at_ms });
+                waits.push(Wait::Input { call: None, since_ms: self.idle_since_ms.unwrap_or(self.last_at_ms) });
             }
             State::Idle
         };

@@ -32,6 +32,6 @@ fn plan(arguments: &str, at_ms: u64) -> Plan {
             Plan::Refuse(format!("Cannot sleep for {seconds} seconds: give a number from 0 to {SECONDS_MAX}."))
         }
         Ok(Arguments { seconds: 0.0 }) => Plan::Answer("No time to sleep; go on.".to_owned()),
-        Ok(Arguments { seconds }) => Plan::Sleep(Due::At(at_ms + (seconds * 1000.0).ceil() as u64)),
+        Ok(Arguments { seconds }) => Plan::Sleep(Due::At(at_ms.saturating_add((seconds * 1000.0).ceil() as u64))),
     }
 }

@@ -3,6 +3,8 @@
 //! In: nothing. Out: a thread that waits. Always: any input wakes it, and nothing else does.
 
 use super::{BuiltIn, Plan};
+use serde::de::IgnoredAny;
+use std::collections::BTreeMap;
 
 /// The tool.
 pub const TOOL: BuiltIn = BuiltIn {
@@ -12,6 +14,11 @@ pub const TOOL: BuiltIn = BuiltIn {
     plan,
 };
 
-fn plan(_arguments: &str, _at_ms: u64) -> Plan {
-    Plan::Doze
+fn plan(arguments: &str, _at_ms: u64) -> Plan {
+    match serde_json::from_str::<BTreeMap<String, IgnoredAny>>(arguments) {
+        Err(error) => Plan::Refuse(format!(
+            "The arguments of sleep_until_event_or_input are wrong: {error}. It takes none: give {{}}."
+        )),
+        Ok(_) => Plan::Doze,
+    }
 }

@@ -1,0 +1,48 @@
+//! The cluster host: gateway and shards as processes that hydro_deploy places.
+//!
+//! In: a gateway's location and the shards'. Out: the same flow as in one process, its ports joined to sidecars and its
+//! channels to Hydro's network. Always: the adapters are those of the embedded host; a thread is at one shard, and all that
+//! concerns it goes there.
+
+use hydro_lang::location::cluster::CLUSTER_SELF_ID;
+use hydro_lang::prelude::*;
+use slackwater_core::flow::{Inputs, Outputs, agent_loop, route};
+use slackwater_core::port::{FromGateway, FromJournal, FromModel, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
+use slackwater_core::record::Arrival;
+
+/// Where clients, webhooks and tools enter.
+pub struct Gateway;
+
+/// Where threads live.
+pub struct Shard;
+
+/// Wires a gateway and so many shards.
+pub fn topology<'a>(gateway: &Process<'a, Gateway>, shards: &Cluster<'a, Shard>, count: u32) {
+    let (requests, to_gateway) =
+        gateway.sidecar_bidi::<FromGateway, ToGateway, _>(q!(move || crate::sidecar::gateway(count)));
+    let (from_journal, to_journal) = shards
+        .sidecar_bidi::<FromJournal, ToJournal, _>(q!(move || crate::sidecar::journal(CLUSTER_SELF_ID.get_raw_id())));
+    let (from_model, to_model) = shards.sidecar_bidi::<FromModel, ToModel, _>(q!(|| crate::sidecar::model()));
+    let (from_tool, to_tool) = shards.sidecar_bidi::<Arrival, ToTool, _>(q!(|| crate::sidecar::tool()));
+    let (from_timer, to_timer) = shards.sidecar_bidi::<Arrival, ToTimer, _>(q!(|| crate::sidecar::timer()));
+
+    let Outputs { gateway: told, chunks, appends, journal, queries, model, tool, timer } = agent_loop(Inputs {
+        gateway: route::to_shards(requests, shards, count),
+        journal: from_journal,
+        model: from_model,
+        tool: from_tool,
+        timer: from_timer,
+    });
+
+    to_journal.complete(
+        journal
+            .merge_unordered(appends.map(q!(|batch| ToJournal::Append(batch))))
+            .merge_unordered(queries.map(q!(|query| ToJournal::query(query)))),
+    );
+    to_model.complete(model);
+    to_tool.complete(tool);
+    to_timer.complete(timer);
+    to_gateway.complete(told.send(gateway, TCP.fail_stop().bincode()).values().merge_unordered(
+        chunks.map(q!(|chunk| ToGateway::Chunk(chunk))).send(gateway, TCP.fail_stop().bincode()).values(),
+    ));
+}

@@ -1,0 +1,68 @@
+//! The settings: everything that can be configured, as one table.
+//!
+//! In: TOML. Out: [`Settings`]. Always: every field has a default; a field that is not known is an error; a secret is shown to
+//! nobody.
+
+use crate::{gateway, journal, model, tool};
+use serde::Deserialize;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Where everything is kept when nothing else is said.
+pub const DEFAULT_DIRECTORY: &str = "slackwater-data";
+
+/// Everything that can be configured.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Where everything is kept.
+    pub directory: PathBuf,
+    /// What every agent is told.
+    pub agent: Agent,
+    /// Which model answers.
+    pub model: model::Config,
+    /// Which tools there are.
+    pub tool: tool::Config,
+    /// Where the gateway listens and whom it trusts.
+    pub gateway: gateway::Config,
+    /// How the journal is kept.
+    pub journal: journal::Options,
+}
+
+/// What every agent is told.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Agent {
+    /// The system text.
+    pub system: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            directory: DEFAULT_DIRECTORY.into(),
+            agent: Agent::default(),
+            model: model::Config::default(),
+            tool: tool::Config::default(),
+            gateway: gateway::Config::default(),
+            journal: journal::Options::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    /// Shows all but the gateway's keys; a model's key hides itself.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys =
+            self.gateway.keys.iter().map(|key| key.split(':').next().unwrap_or_default().to_owned() + ":(secret)");
+        let gateway = gateway::Config { keys: keys.collect(), ..self.gateway.clone() };
+        f.debug_struct("Settings")
+            .field("directory", &self.directory)
+            .field("agent", &self.agent)
+            .field("model", &self.model)
+            .field("tool", &self.tool)
+            .field("gateway", &gateway)
+            .field("journal", &self.journal)
+            .finish()
+    }
+}

@@ -1,0 +1,339 @@
+//! What holds for any records at all, legal or not.
+//!
+//! In: random records (`PROPTEST_CASES` lists of them, 256 if not said), with ids from small pools so that they meet. Out:
+//! nothing, or the shortest list that breaks a property. Always: how many records were applied is printed.
+
+use crate::story::{call, committed, completion, failure, message, person, replay, result, say};
+use crate::world::{Tape, World};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use slackwater_core::effect::{Effect, Outcome, Shown, Wait};
+use slackwater_core::history::{History, Item};
+use slackwater_core::id::{CallId, InputId, Number};
+use slackwater_core::record::{Block, Committed, End, Origin, Proof, Record, Stop};
+use slackwater_core::thread::{Thread, invariant};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What may happen next; which record it is depends on the thread that it happens to.
+#[derive(Clone, Debug)]
+enum Chance {
+    Message(u8),
+    Stop(u8),
+    Completion(Seen, Vec<u8>, End),
+    Failure(Seen),
+    Accepted(Which),
+    Armed(Which, u64),
+    Result(Which, bool, bool),
+    Fired(Which),
+}
+
+/// What an answer's prompt had seen.
+#[derive(Clone, Debug)]
+enum Seen {
+    /// What the thread wants answered now.
+    Wanted,
+    /// The last record, and some more or less.
+    NearLast(i8),
+    /// Anything.
+    Number(Number),
+}
+
+/// Which call.
+#[derive(Clone, Debug)]
+enum Which {
+    /// One that the thread waits for.
+    Open(usize),
+    /// Any that may have been.
+    Any(Number, u16),
+}
+
+fn chance() -> impl Strategy<Value = Chance> {
+    let seen = || prop_oneof![6 => Just(Seen::Wanted), 2 => (-3..=2_i8).prop_map(Seen::NearLast), 1 => (0..60_u64).prop_map(Seen::Number)];
+    let which = || prop_oneof![3 => (0..4_usize).prop_map(Which::Open), 2 => (0..60_u64, 0..4_u16).prop_map(|(n, i)| Which::Any(n, i))];
+    let end =
+        prop_oneof![6 => Just(End::Finished), 1 => Just(End::Length), 1 => Just(End::Declined), 2 => Just(End::Cut)];
+    prop_oneof![
+        4 => (0..9_u8).prop_map(Chance::Message),
+        1 => (0..9_u8).prop_map(Chance::Stop),
+        7 => (seen(), prop::collection::vec(0..12_u8, 0..5), end).prop_map(|(s, b, e)| Chance::Completion(s, b, e)),
+        1 => seen().prop_map(Chance::Failure),
+        2 => which().prop_map(Chance::Accepted),
+        1 => (which(), any::<u64>()).prop_map(|(w, due)| Chance::Armed(w, due)),
+        5 => (which(), any::<bool>(), any::<bool>()).prop_map(|(w, e, r)| Chance::Result(w, e, r)),
+        2 => which().prop_map(Chance::Fired),
+    ]
+}
+
+fn block(choice: u8) -> Block {
+    match choice {
+        0 => say(""),
+        1 => say("well"),
+        2 => Block::Reasoning { text: "hm".into(), sealed: None },
+        3 => call("sleep", r#"{"seconds":60}"#),
+        4 => call("sleep", "not json"),
+        5 => call("sleep_until", r#"{"date":"2031-05-04","time":"09:00","timezone":"UTC"}"#),
+        6 => call("sleep_until_event_or_input", ""),
+        7 => call("receive_event__injected", "{}"),
+        _ => call("build", "{}"),
+    }
+}
+
+/// The record that this chance is for this thread.
+fn record(thread: &Thread, chance: Chance) -> Record {
+    let seen = |seen| match seen {
+        Seen::Wanted => thread.prompt().map_or(thread.last(), |prompt| prompt.seen),
+        Seen::NearLast(off) => thread.last().saturating_add_signed(off.into()),
+        Seen::Number(number) => number,
+    };
+    let which = |which| match which {
+        Which::Any(number, index) => CallId { number, index },
+        Which::Open(at) => {
+            let waits = thread.standing().waits;
+            let open: Vec<_> = waits
+                .iter()
+                .filter_map(|wait| match wait {
+                    Wait::Call { call, .. } | Wait::Timer { call, .. } | Wait::Input { call: Some(call), .. } => {
+                        Some(*call)
+                    }
+                    _ => None,
+                })
+                .collect();
+            open.get(at % open.len().max(1)).copied().unwrap_or(CallId { number: 2, index: at as u16 })
+        }
+    };
+    match chance {
+        Chance::Message(id) => message(&id.to_string(), "hello"),
+        Chance::Stop(id) => Record::Stop(Stop { id: InputId(id.to_string()), origin: person() }),
+        Chance::Completion(s, blocks, end) => completion(seen(s), blocks.into_iter().map(block).collect(), end),
+        Chance::Failure(s) => failure(seen(s)),
+        Chance::Accepted(w) => Record::Accepted(which(w)),
+        Chance::Armed(w, due_ms) => Record::Armed { call: which(w), due_ms },
+        Chance::Result(w, is_error, by_runtime) => {
+            let tool = Origin { who: "tool:build".into(), proof: Proof::Process };
+            result(which(w), "built", is_error, if by_runtime { Origin::runtime() } else { tool })
+        }
+        Chance::Fired(w) => Record::Fired(which(w)),
+    }
+}
+
+/// The records that these chances make, and the thread they make.
+fn lived(chances: Vec<Chance>) -> (Vec<Committed>, Thread) {
+    let mut thread = Thread::new(crate::story::THREAD);
+    let mut records = Vec::new();
+    for chance in chances {
+        let committed = committed(thread.last() + 1, record(&thread, chance));
+        thread.apply(committed.clone());
+        records.push(committed);
+    }
+    (records, thread)
+}
+
+/// Runs a property over random records, and says how many were applied. The property returns how many it applied.
+fn for_any<S: Strategy>(name: &str, strategy: S, holds: impl Fn(S::Value) -> usize)
+where
+    S::Value: Clone,
+{
+    let config = Config { failure_persistence: None, ..Config::default() };
+    let (cases, applied) = (config.cases, AtomicUsize::new(0));
+    let outcome = TestRunner::new(config).run(&strategy, |value| {
+        applied.fetch_add(holds(value), Ordering::Relaxed);
+        Ok(())
+    });
+    if let Err(broken) = outcome {
+        panic!("{name}: {broken}");
+    }
+    let applied = applied.into_inner();
+    eprintln!("{name}: {cases} cases, {applied} records applied");
+    assert!(applied >= cases as usize, "{name} applied nothing");
+}
+
+fn chances() -> impl Strategy<Value = Vec<Chance>> {
+    prop::collection::vec(chance(), 1..120)
+}
+
+/// The invariants, and the first of them once more in words of its own: of each call at most one result, none before it.
+#[test]
+fn any_records_keep_the_invariants() {
+    for_any("any_records_keep_the_invariants", chances(), |chances| {
+        let mut thread = Thread::new(crate::story::THREAD);
+        let (mut made, mut answered) = (BTreeSet::new(), BTreeSet::new());
+        let count = chances.len();
+        for chance in chances {
+            let committed = committed(thread.last() + 1, record(&thread, chance));
+            let before = thread.history().clone();
+            let applied = thread.apply(committed.clone());
+            if let Err(broken) = invariant::check(&thread) {
+                panic!("after {committed:?}: {broken}");
+            }
+            let appended = thread.history().len() - before.len();
+            assert!(
+                thread.history().newest_first().skip(appended).eq(before.newest_first()),
+                "the history is append-only"
+            );
+            for effect in applied.effects {
+                let Effect::Tell(output) = effect else { continue };
+                match output.shown {
+                    Shown::Turn { item, .. } => made.extend(calls_of(&item)),
+                    Shown::Result(item) => {
+                        let Item::Result(answer) = &*item else { panic!("{item:?} is no result") };
+                        assert!(made.contains(&answer.call), "{} has a result and was not made", answer.call);
+                        assert!(answered.insert(answer.call), "{} has two results", answer.call);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        count
+    });
+}
+
+fn calls_of(turn: &Item) -> Vec<CallId> {
+    let Item::Assistant { number, blocks, .. } = turn else { panic!("{turn:?} is no turn") };
+    let calls = blocks.iter().filter(|block| matches!(block, Block::Call { .. })).count();
+    (0..calls as u16).map(|index| CallId { number: *number, index }).collect()
+}
+
+#[test]
+fn a_replay_gives_the_same_thread() {
+    for_any("a_replay_gives_the_same_thread", chances(), |chances| {
+        let (records, thread) = lived(chances);
+        let again = replay(&records);
+        assert!(again == thread);
+        assert_eq!(again.standing(), thread.standing());
+        assert_eq!(again.prompt(), thread.prompt());
+        assert_eq!(again.history(), thread.history());
+        assert_eq!(again.owed(), thread.owed());
+        assert_eq!(again.rest(), thread.rest());
+        2 * records.len()
+    });
+}
+
+/// The owner looks at a thread only between ticks. Where these lie cannot be seen in the thread.
+#[test]
+fn how_records_are_cut_into_batches_cannot_be_seen() {
+    let lives = (chances(), prop::collection::vec(any::<bool>(), 120));
+    for_any("how_records_are_cut_into_batches_cannot_be_seen", lives, |(chances, ends)| {
+        let (records, thread) = lived(chances);
+        let mut ticked = Thread::new(crate::story::THREAD);
+        for (record, tick_ends) in records.iter().zip(ends) {
+            ticked.apply(record.clone());
+            if tick_ends {
+                // An owner asks all it can ask, and may forget the thread and take it from the journal again.
+                let asked = (ticked.prompt(), ticked.owed(), ticked.rest());
+                ticked = replay(&records[..record.number as usize]);
+                assert_eq!((ticked.prompt(), ticked.owed(), ticked.rest()), asked);
+            }
+        }
+        assert_eq!(ticked.prompt(), thread.prompt());
+        assert_eq!(ticked.standing(), thread.standing());
+        assert!(ticked == thread);
+        2 * records.len()
+    });
+}
+
+/// Every record is delivered twice in a row. The second life has two numbers for each one of the first: the n-th record is
+/// there as 2n-1 and again as 2n.
+#[test]
+fn delivered_twice_is_delivered_once() {
+    for_any("delivered_twice_is_delivered_once", chances(), |chances| {
+        let (records, once) = lived(chances);
+        let mut twice = Thread::new(crate::story::THREAD);
+        for committed in &records {
+            for delivery in 1..=2 {
+                let before = (twice.history().clone(), twice.standing().pending);
+                let mut copy = committed.clone();
+                copy.number = twice.last() + 1;
+                copy.arrival.record = renumbered(copy.arrival.record);
+                let applied = twice.apply(copy);
+                if delivery == 2 {
+                    assert_eq!(applied.effects, [], "the second delivery of {committed:?} did something");
+                    assert!(!matches!(applied.outcome, Outcome::Taken(_)) || is_unnamed(&committed.arrival.record));
+                    assert_eq!((twice.history().clone(), twice.standing().pending), before);
+                }
+            }
+        }
+        invariant::check(&twice).unwrap();
+        let view = |thread: &Thread, renumber: bool| {
+            let waits = thread.standing().waits.into_iter().map(|wait| if renumber { rewait(wait) } else { wait });
+            let prompt = thread.prompt().map(|prompt| items(&prompt.history, renumber));
+            (items(thread.history(), renumber), prompt, waits.collect::<Vec<_>>(), thread.standing().state)
+        };
+        assert_eq!(view(&once, true), view(&twice, false));
+        3 * records.len()
+    });
+}
+
+fn is_unnamed(record: &Record) -> bool {
+    matches!(record, Record::Accepted(_) | Record::Armed { .. } | Record::Fired(_))
+}
+
+/// The number under which the n-th record is delivered first.
+fn first(number: Number) -> Number {
+    (2 * number).saturating_sub(1)
+}
+
+fn recall(call: CallId) -> CallId {
+    CallId { number: first(call.number), ..call }
+}
+
+fn renumbered(mut record: Record) -> Record {
+    match &mut record {
+        // A prompt of the n-th record has seen both its deliveries.
+        Record::Completion(completion) => completion.seen *= 2,
+        Record::Failure(failure) => failure.seen *= 2,
+        Record::Accepted(call) | Record::Fired(call) | Record::Armed { call, .. } => *call = recall(*call),
+        Record::Result(result) => result.call = recall(result.call),
+        Record::Message(_) | Record::Stop(_) => {}
+    }
+    record
+}
+
+fn items(history: &History, renumber: bool) -> Vec<Item> {
+    let rename = |item: &Arc<Item>| {
+        let mut item = Item::clone(item);
+        if renumber {
+            match &mut item {
+                Item::User { number, .. } | Item::Assistant { number, .. } => *number = first(*number),
+                Item::Result(answer) => answer.call = recall(answer.call),
+                Item::Event(event) => event.id = recall(event.id),
+            }
+        }
+        item
+    };
+    history.to_vec().into_iter().map(rename).collect()
+}
+
+fn rewait(wait: Wait) -> Wait {
+    match wait {
+        Wait::Model { seen } => Wait::Model { seen: 2 * seen },
+        Wait::Call { call, name, since_ms, accepted } => Wait::Call { call: recall(call), name, since_ms, accepted },
+        Wait::Timer { call, since_ms, due_ms } => Wait::Timer { call: recall(call), since_ms, due_ms },
+        Wait::Input { call, since_ms } => Wait::Input { call: call.map(recall), since_ms },
+    }
+}
+
+/// In a world that plays by the rules every input comes before the model, once and in order, through any crashes.
+#[test]
+fn a_world_that_answers_loses_nothing() {
+    let tape = prop::collection::vec(any::<u8>(), 0..400);
+    for_any("a_world_that_answers_loses_nothing", tape, |tape| {
+        let mut world = World::new(Tape::written(tape));
+        world.crashes = true;
+        world.live(100);
+        invariant::check(&world.thread).unwrap();
+        world.records.len()
+    });
+}
+
+/// One thread of many records: the work of each is counted by the world (items appended, effects), and does not grow.
+#[test]
+fn linear() {
+    const RECORDS: usize = 100_000;
+    let mut world = World::new(Tape::endless(20_261_130));
+    world.live(RECORDS);
+    invariant::check(&world.thread).unwrap();
+    eprintln!("linear: {} records applied, {} items", world.records.len(), world.thread.history().len());
+    assert!(world.records.len() >= RECORDS && world.thread.history().len() > RECORDS / 4);
+}

@@ -1,0 +1,331 @@
+//! A world that answers a thread: people, a model, tools and timers that play by the rules, in any order and at any time.
+//!
+//! In: a tape of choices. Out: a life of records. Always: what the world has open is what the fold says is owed; a turn
+//! stands directly after what its prompt held; a record that comes again changes nothing; a crash loses nothing.
+
+use crate::story::{call, committed, completion, failure, message, person, replay, result, say};
+use slackwater_core::effect::{Due, Effect, Outcome, Prompt, Shown};
+use slackwater_core::history::Item;
+use slackwater_core::id::{CallId, InputId, Number};
+use slackwater_core::record::{Block, Committed, End, Origin, Proof, Record, Stop};
+use slackwater_core::thread::{Applied, CALLS_PER_TURN_MAX, Thread};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Choices, from a list that proptest can shrink or without end.
+pub(crate) enum Tape {
+    /// Ends in zeros.
+    Written(std::vec::IntoIter<u8>),
+    /// A linear congruential generator.
+    Endless(u64),
+}
+
+impl Tape {
+    pub(crate) fn written(choices: Vec<u8>) -> Self {
+        Tape::Written(choices.into_iter())
+    }
+
+    pub(crate) fn endless(seed: u64) -> Self {
+        Tape::Endless(seed)
+    }
+
+    /// A number below `bound`.
+    fn pick(&mut self, bound: usize) -> usize {
+        match self {
+            Tape::Written(choices) => usize::from(choices.next().unwrap_or(0)) % bound,
+            Tape::Endless(state) => {
+                *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (*state >> 33) as usize % bound
+            }
+        }
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) thread: Thread,
+    pub(crate) records: Vec<Committed>,
+    tape: Tape,
+    /// Whether the process may die; replaying costs the whole history.
+    pub(crate) crashes: bool,
+    /// The prompt under way, and whether the model was told to cut it.
+    prompt: Option<(Prompt, bool)>,
+    /// Calls that tools were asked to do, and whether they took them over.
+    asked: BTreeMap<CallId, bool>,
+    /// Calls that were cancelled and may be answered all the same.
+    late: Vec<CallId>,
+    /// Timers; those without a moment are not armed yet.
+    timers: BTreeMap<CallId, Option<u64>>,
+    /// The messages taken, and how many late results.
+    messages: Vec<Number>,
+    events: usize,
+    /// Whether the model still makes calls.
+    calls: bool,
+    inputs: usize,
+}
+
+impl World {
+    pub(crate) fn new(tape: Tape) -> Self {
+        Self {
+            thread: Thread::new(crate::story::THREAD),
+            records: Vec::new(),
+            tape,
+            crashes: false,
+            prompt: None,
+            asked: BTreeMap::new(),
+            late: Vec::new(),
+            timers: BTreeMap::new(),
+            messages: Vec::new(),
+            events: 0,
+            calls: true,
+            inputs: 0,
+        }
+    }
+
+    /// Lives until there are so many records, then a last message comes and everybody answers what is left.
+    pub(crate) fn live(&mut self, records: usize) {
+        while self.records.len() < records {
+            self.act();
+            // The tick ends here, or goes on with the next record.
+            if self.tape.pick(4) != 3 {
+                self.settle();
+            }
+            self.compare();
+        }
+        self.calls = false;
+        self.message();
+        self.settle();
+        while self.answer_something() {
+            self.settle();
+            self.compare();
+        }
+        self.all_is_answered();
+    }
+
+    fn act(&mut self) {
+        match self.tape.pick(16) {
+            0..=3 if self.prompt.is_some() => self.model(),
+            4..=7 if !self.asked.is_empty() || !self.late.is_empty() => self.tool(),
+            8..=9 if !self.timers.is_empty() => self.timer(),
+            10 => self.message(),
+            11 if self.tape.pick(3) == 0 => self.stop(),
+            12 if !self.records.is_empty() => self.again(),
+            13 if self.crashes => self.crash(),
+            _ if self.answer_something() => {}
+            _ => self.message(),
+        }
+    }
+
+    /// Whoever has something to answer does.
+    fn answer_something(&mut self) -> bool {
+        if self.prompt.is_some() {
+            self.model();
+        } else if !self.asked.is_empty() || !self.late.is_empty() {
+            self.tool();
+        } else if !self.timers.is_empty() {
+            self.timer();
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn message(&mut self) {
+        self.inputs += 1;
+        let applied = self.apply(message(&format!("input {}", self.inputs), "hello"));
+        assert_eq!(applied.outcome, Outcome::Taken(self.thread.last()));
+        self.messages.push(self.thread.last());
+    }
+
+    fn stop(&mut self) {
+        self.inputs += 1;
+        let id = InputId(format!("input {}", self.inputs));
+        self.apply(Record::Stop(Stop { id, origin: person() }));
+        assert!(self.thread.prompt().is_none(), "a stopped thread does not go on");
+    }
+
+    fn model(&mut self) {
+        let (prompt, cut) = self.prompt.take().expect("the caller has looked");
+        let (seen, held) = (prompt.seen, prompt.history);
+        let record = match self.tape.pick(8) {
+            1 => failure(seen),
+            2..=4 if cut => completion(seen, vec![say("I was ab"), call("build", "{")], End::Cut),
+            _ => completion(seen, self.blocks(), End::Finished),
+        };
+        let applied = self.apply(record);
+        assert_eq!(applied.outcome, Outcome::Taken(self.thread.last()), "no answer to a prompt under way is stale");
+        // What the prompt held is history, item for item, and the turn stands directly after it.
+        let mut later =
+            self.thread.history().newest_first().take(self.thread.history().len() - held.len()).collect::<Vec<_>>();
+        let first = later.pop();
+        assert!(
+            first.is_none_or(|turn| matches!(&**turn, Item::Assistant { number, .. } if *number == self.thread.last())),
+            "something stands between a prompt and its turn"
+        );
+        let last_held = self.thread.history().newest_first().nth(later.len() + usize::from(first.is_some()));
+        assert!(Arc::ptr_eq(last_held.unwrap(), held.newest_first().next().unwrap()), "the model saw another history");
+    }
+
+    fn blocks(&mut self) -> Vec<Block> {
+        let mut blocks = vec![say("well")];
+        while self.calls && blocks.len() < 20 && self.tape.pick(3) != 0 {
+            blocks.push(match self.tape.pick(10) {
+                0 => call("sleep", r#"{"seconds":60}"#),
+                1 => call("sleep_until", r#"{"date":"2031-05-04","time":"09:00","timezone":"UTC"}"#),
+                2 => call("sleep_until_event_or_input", "{}"),
+                3 => call("sleep", "{}"),
+                4 => call("receive_event__injected", "{}"),
+                _ => call("build", "{}"),
+            });
+        }
+        blocks
+    }
+
+    fn tool(&mut self) {
+        let at = self.tape.pick(self.asked.len() + self.late.len());
+        let Some((&id, &accepted)) = self.asked.iter().nth(at) else {
+            let id = self.late.swap_remove(at - self.asked.len());
+            assert_eq!(self.answer(id).outcome, Outcome::Taken(self.thread.last()), "a late result is not lost");
+            self.events += 1;
+            return;
+        };
+        if !accepted && self.tape.pick(3) == 1 {
+            self.asked.insert(id, true);
+            self.apply(Record::Accepted(id));
+        } else {
+            assert_eq!(self.answer(id).outcome, Outcome::Taken(self.thread.last()));
+        }
+    }
+
+    fn answer(&mut self, id: CallId) -> Applied {
+        let tool = Origin { who: "tool:build".into(), proof: Proof::Capability };
+        let (is_error, origin) = match self.tape.pick(6) {
+            1 => (true, tool),
+            2 => (true, Origin::runtime()),
+            _ => (false, tool),
+        };
+        self.apply(result(id, "built", is_error, origin))
+    }
+
+    fn timer(&mut self) {
+        let at = self.tape.pick(self.timers.len());
+        let (&id, &due) = self.timers.iter().nth(at).expect("the index is in range");
+        if due.is_some() {
+            self.timers.remove(&id);
+            self.apply(Record::Fired(id));
+        } else if self.tape.pick(2) == 0 {
+            self.timers.insert(id, Some(1_935_644_400_000));
+            self.apply(Record::Armed { call: id, due_ms: 1_935_644_400_000 });
+        } else {
+            self.timers.remove(&id);
+            self.apply(result(id, "There is no such time.", true, Origin::runtime()));
+        }
+    }
+
+    /// Any record comes a second time.
+    fn again(&mut self) {
+        let at = self.tape.pick(self.records.len());
+        let record = self.records[at].arrival.record.clone();
+        let named = !matches!(record, Record::Accepted(_) | Record::Armed { .. } | Record::Fired(_));
+        let before = self.view();
+        let applied = self.apply(record.clone());
+        assert_eq!(applied.effects, [], "{record:?} did something again");
+        assert_eq!(matches!(applied.outcome, Outcome::Duplicate(_)), named, "{record:?}");
+        assert_eq!(self.view(), before);
+    }
+
+    /// How far the model's view reaches: by the pieces that can only grow.
+    fn view(&self) -> (usize, usize, Option<usize>) {
+        let standing = self.thread.standing();
+        (standing.items, standing.pending, self.thread.prompt().map(|prompt| prompt.history.len()))
+    }
+
+    /// The process dies: prompts under way end, and what the fold still owes is asked again, under the same names.
+    fn crash(&mut self) {
+        let thread = replay(&self.records);
+        assert!(thread == self.thread, "apply_is_deterministic: a replay gives another thread");
+        self.thread = thread;
+        self.prompt = None;
+    }
+
+    /// The owner's part at the end of a tick: cuts the prompt under way or sends the one that is wanted.
+    fn settle(&mut self) {
+        match &mut self.prompt {
+            Some((prompt, cut)) => *cut |= self.thread.interrupts(prompt.seen),
+            None => self.prompt = self.thread.prompt().map(|prompt| (prompt, false)),
+        }
+    }
+
+    fn apply(&mut self, record: Record) -> Applied {
+        let committed = committed(self.records.len() as Number + 1, record);
+        self.records.push(committed.clone());
+        let before = self.thread.history().clone();
+        let applied = self.thread.apply(committed);
+        // linear: a record appends a few items to what was there and asks a few things, however long the history is.
+        let appended = self.thread.history().len() - before.len();
+        assert!(
+            before.newest_first().next().is_none_or(|newest| {
+                Arc::ptr_eq(newest, self.thread.history().newest_first().nth(appended).expect("it was longer"))
+            }),
+            "the history is append-only"
+        );
+        assert!(applied.effects.len() <= 3 * CALLS_PER_TURN_MAX + 8, "{} effects", applied.effects.len());
+        for effect in &applied.effects {
+            self.ask(effect);
+        }
+        applied
+    }
+
+    fn ask(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Dispatch(dispatch) => assert_eq!(self.asked.insert(dispatch.call, false), None),
+            Effect::Cancel(dispatch) => {
+                self.late.push(dispatch.call);
+            }
+            Effect::Arm { call, due, .. } => {
+                let due = if let Due::At(due_ms) = due { Some(*due_ms) } else { None };
+                assert_eq!(self.timers.insert(*call, due), None);
+            }
+            Effect::Disarm { call, .. } => assert!(self.timers.remove(call).is_some(), "{call} was not armed"),
+            Effect::Tell(output) => {
+                if let Shown::Result(item) = &output.shown
+                    && let Item::Result(answer) = &**item
+                {
+                    self.asked.remove(&answer.call);
+                }
+            }
+            Effect::Prompt(_) | Effect::Cut { .. } => panic!("prompts are the owner's to send"),
+        }
+    }
+
+    /// What the fold says is owed is what the world has open; and the thread may rest exactly when that is nothing.
+    fn compare(&self) {
+        let owed: BTreeSet<CallId> = self
+            .thread
+            .owed()
+            .iter()
+            .map(|effect| match effect {
+                Effect::Dispatch(dispatch) => dispatch.call,
+                Effect::Arm { call, .. } => *call,
+                other => panic!("{other:?} is not owed"),
+            })
+            .collect();
+        let waiting = self.asked.iter().filter(|(_, accepted)| !**accepted).map(|(id, _)| *id);
+        let open: BTreeSet<CallId> = waiting.clone().chain(self.timers.keys().copied()).collect();
+        assert_eq!(owed, open);
+        let unarmed = self.timers.values().any(Option::is_none);
+        let in_flight = self.thread.prompt().is_some() || waiting.count() > 0 || unarmed;
+        assert_eq!(self.thread.rest().is_none(), in_flight);
+        let timers = self.timers.iter().map(|(id, due)| (*id, due.unwrap_or_default())).collect::<Vec<_>>();
+        assert!(self.thread.rest().is_none_or(|rest| rest.timers == timers && rest.through == self.thread.last()));
+    }
+
+    /// Nothing accepted was dropped: every message and every late result stands in the history once, in order.
+    fn all_is_answered(&self) {
+        assert_eq!(self.thread.standing().pending, 0, "the model has seen everything");
+        let items = self.thread.history().to_vec();
+        let users =
+            items.iter().filter_map(|item| if let Item::User { number, .. } = &***item { Some(*number) } else { None });
+        assert_eq!(users.collect::<Vec<_>>(), self.messages);
+        assert_eq!(items.iter().filter(|item| matches!(&****item, Item::Event(_))).count(), self.events);
+    }
+}
