@@ -1,1 +1,165 @@
-fn main() {}
+//! The program `slackwater`: arguments and logging, and nothing else.
+//!
+//! In: arguments, environment, a configuration file. Out: an exit status: 0 for success, 1 for failure, 2 for arguments or
+//! configuration that make no sense. Always: standard output has only what was asked for.
+
+mod command;
+mod config;
+mod logging;
+mod output;
+
+use clap::{Args, Parser, Subcommand};
+use command::Failure;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Runs AI agents that wait without costing anything.
+///
+/// An agent that waits for a build, a timer or a person is only records on a disk. When something arrives, records and
+/// event meet in a dataflow, one model completion runs, and the agent is records again.
+#[derive(Parser)]
+#[command(
+    name = "slackwater",
+    version,
+    after_help = "\
+Examples:
+  slackwater demo                              watch an agent wait, through a kill -9 of the runtime
+  slackwater chat                              talk to an agent here
+  slackwater chat --thread notes 'Hello'       one turn in the thread `notes`; the next one goes on there
+  slackwater serve --tool http://127.0.0.1:3002
+
+Configuration: --config FILE, or SLACKWATER_CONFIG, or ./slackwater.toml if it is there. Over the file go variables
+SLACKWATER_<SECTION>_<FIELD> (such as SLACKWATER_GATEWAY_LISTEN), and flags go over both.
+
+Exit status: 0 success, 1 failure, 2 arguments or configuration that make no sense."
+)]
+struct Arguments {
+    #[command(flatten)]
+    log: Log,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Logging")]
+struct Log {
+    /// What to log on standard error: a level (error, warn, info, debug, trace) or a filter such as `slackwater=debug,warn`
+    /// [default: RUST_LOG, or else warn; info for serve]
+    #[arg(long = "log", value_name = "FILTER", env = "SLACKWATER_LOG", global = true, hide_env_values = true)]
+    filter: Option<String>,
+    /// How log lines look
+    #[arg(
+        long = "log-format",
+        value_name = "FORMAT",
+        env = "SLACKWATER_LOG_FORMAT",
+        global = true,
+        default_value = "text"
+    )]
+    format: logging::Format,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run agents and answer over HTTP until told to stop
+    Serve(command::serve::Arguments),
+    /// Talk to an agent: one turn, or a conversation
+    Chat(command::chat::Arguments),
+    /// Watch an agent wait for a build, through a kill -9 of the runtime
+    Demo(command::demo::Arguments),
+    /// Draw the dataflow that runs the agents
+    Graph(command::graph::Arguments),
+    /// Look at what a data directory holds, and at what is damaged
+    Doctor(command::doctor::Arguments),
+    /// The tool server of the demo
+    #[command(hide = true)]
+    DemoTools(command::demo_tools::Arguments),
+}
+
+/// What the commands share that run agents: where the configuration comes from, and flags over it.
+#[derive(Args)]
+#[command(next_help_heading = "Configuration")]
+struct Settings {
+    /// The configuration file [default: slackwater.toml, if it is there]
+    #[arg(long, value_name = "FILE", env = "SLACKWATER_CONFIG")]
+    config: Option<PathBuf>,
+    /// Where everything is kept [default: slackwater-data]
+    #[arg(long, value_name = "DIR")]
+    directory: Option<String>,
+    /// What kind of model answers: scripted, openai (any compatible endpoint) or anthropic [default: scripted]
+    #[arg(long, value_name = "KIND")]
+    provider: Option<String>,
+    /// The model, as the provider calls it
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Where the provider answers [default: its own address]
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// The script that the scripted model plays [default: one that says what it is]
+    #[arg(long, value_name = "FILE")]
+    script: Option<String>,
+    /// What every agent is told first [default: nothing]
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+    /// A tool server (Reactive Agent Protocol), such as http://127.0.0.1:3002; may be given more than once
+    #[arg(long = "tool", value_name = "URL")]
+    tools: Vec<String>,
+}
+
+impl Settings {
+    /// Loads the configuration, with flags of the command beside the shared ones.
+    fn load(&self, more: &[(&'static str, &'static str, Option<&String>)]) -> Result<config::Loaded, Failure> {
+        let shared = [
+            ("--directory", "directory", self.directory.as_ref()),
+            ("--provider", "model.provider", self.provider.as_ref()),
+            ("--model", "model.model", self.model.as_ref()),
+            ("--base-url", "model.base_url", self.base_url.as_ref()),
+            ("--script", "model.script", self.script.as_ref()),
+            ("--system", "agent.system", self.system.as_ref()),
+        ];
+        let flags = shared
+            .iter()
+            .chain(more)
+            .filter_map(|&(name, field, text)| Some(config::Flag { name, field, text: text?.clone() }));
+        let flags: Vec<_> = flags.collect();
+        // A variable that is no text is none of ours, or its value could not be used anyway.
+        let variables = std::env::vars_os().filter_map(|(name, text)| {
+            let utf8 = |text: OsString| text.into_string().ok();
+            Some((utf8(name)?, utf8(text)?))
+        });
+        let mut loaded = config::load(self.config.as_deref(), variables, &flags)?;
+        for name in &loaded.unknown_variables {
+            output::note(format!("note: the environment variable {name} means nothing to slackwater and is ignored"));
+        }
+        let server = |url: &String| slackwater::tool::ServerConfig { url: Some(url.clone()), ..Default::default() };
+        loaded.config.tool.server.extend(self.tools.iter().map(server));
+        Ok(loaded)
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let fallback = if matches!(arguments.command, Command::Serve(_)) { "info" } else { "warn" };
+    let Log { filter, format } = &arguments.log;
+    let outcome = logging::start(filter.as_deref(), *format, fallback).map_err(Failure::Usage);
+    match outcome.and_then(|()| run(arguments.command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if let Some(words) = failure.words() {
+                output::note(format!("slackwater: {words}"));
+            }
+            ExitCode::from(failure.status())
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Serve(arguments) => command::serve::run(arguments),
+        Command::Chat(arguments) => command::chat::run(arguments),
+        Command::Demo(arguments) => command::demo::run(arguments),
+        Command::Graph(arguments) => command::graph::run(arguments),
+        Command::Doctor(arguments) => command::doctor::run(arguments),
+        Command::DemoTools(arguments) => command::demo_tools::run(arguments),
+    }
+}

@@ -9,7 +9,7 @@
 //! | [`Shards`] | the handle that everything else uses; also the Rust API's and the command line's |
 //! | [`Subscription`] | one reader of one thread, without gap or repeat |
 //! | `server`, `guard`, `routes` | what every request meets, and the table of what can be asked |
-//! | `body`, `messages`, `threads`, `events`, `callbacks`, `health` | the handlers |
+//! | `body`, `messages`, `threads`, `events`, `callbacks`, `health`, `status` | the handlers |
 //! | [`outputs`], [`name`], [`openapi`] | what clients see, how they address threads, and the description of it all |
 
 mod body;
@@ -26,6 +26,7 @@ mod problem;
 mod routes;
 mod server;
 mod shards;
+mod status;
 mod subscription;
 mod threads;
 

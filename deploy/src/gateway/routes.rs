@@ -4,7 +4,7 @@
 //! same lines (a test compares them).
 
 use super::server::AppState;
-use super::{callbacks, events, health, messages, openapi, threads};
+use super::{callbacks, events, health, messages, openapi, status, threads};
 use axum::routing::{MethodRouter, get, post};
 
 /// One thing that can be asked.
@@ -47,6 +47,7 @@ pub(super) static ROUTES: &[Route] = &[
     route("GET",  "/v1/threads/{thread}",          Access::Sender,     || get(threads::get),      "Where a thread stands and what it waits for."),
     route("GET",  "/v1/threads",                   Access::Sender,     || get(threads::list),     "The threads, by page."),
     route("POST", "/v1/callbacks/{token}",         Access::Capability, || post(callbacks::post),  "Answer a call (Reactive Agent Protocol)."),
+    route("GET",  "/v1/status",                    Access::Sender,     || get(status::get),       "What the process costs at the moment."),
     route("GET",  "/health",                       Access::Open,       || get(health::live),      "Whether the process lives."),
     route("GET",  "/ready",                        Access::Open,       || get(health::ready),     "Whether inputs are taken."),
     route("GET",  "/openapi.json",                 Access::Open,       || get(openapi::document), "This interface, as OpenAPI 3.1."),

@@ -24,6 +24,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -37,6 +38,8 @@ pub(super) struct App {
     pub(super) guard: Guard,
     /// The bytes of all bodies that are being worked on.
     pub(super) bodies: Arc<Semaphore>,
+    /// Since when it runs.
+    pub(super) started: Instant,
 }
 
 pub(super) type AppState = Arc<App>;
@@ -44,7 +47,7 @@ pub(super) type AppState = Arc<App>;
 impl App {
     pub(super) fn new(shards: Shards, key: CapabilityKey, config: Config, guard: Guard) -> Self {
         let bodies = Arc::new(Semaphore::new(config.limits.bodies_bytes_max.div_ceil(BYTES_PER_PERMIT)));
-        Self { shards, key, config, guard, bodies }
+        Self { shards, key, config, guard, bodies, started: Instant::now() }
     }
 }
 
