@@ -15,7 +15,7 @@ mod kills;
 use kills::client::{Client, Seen};
 use kills::rap_server::{RapServer, Work};
 use kills::records::{self, Folded};
-use kills::server_process::{self, Server, Settings};
+use kills::server_process::{Server, Settings};
 use kills::within;
 use slackwater::core::effect::Shown;
 use slackwater::core::history::{AnsweredBy, Item};
@@ -59,12 +59,6 @@ say = "There is nothing new."
 "#;
 
 #[test]
-#[ignore = "the process that the storm starts and kills; alone it does nothing"]
-fn the_server_process() {
-    server_process::serve_if_asked();
-}
-
-#[test]
 fn acknowledged_is_durable_in_a_storm_of_kills() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let seed = number("SLACKWATER_SEED")
@@ -96,13 +90,7 @@ struct Told {
 async fn storm(mut chances: Chances, kills: usize) {
     let place = tempfile::tempdir().unwrap();
     let tools = RapServer::start(Some(TOOL_MS_MAX)).await;
-    let settings = Settings {
-        directory: place.path().join("data"),
-        port: server_process::lasting_port(chances.below(u64::MAX)),
-        script: SCRIPT.to_owned(),
-        tools: Some(tools.url().to_owned()),
-        log: place.path().join("log"),
-    };
+    let settings = Settings::new(place.path(), chances.below(u64::MAX), SCRIPT, Some(tools.url()));
     let client = Client::new(settings.url(""));
     let told = Arc::new(Mutex::new(Told::default()));
     let over = Arc::new(AtomicBool::new(false));
@@ -149,7 +137,7 @@ async fn storm(mut chances: Chances, kills: usize) {
     let replayed = replay(&client, &seen).await;
     watchers.iter().for_each(tokio::task::JoinHandle::abort);
     let (status, _) = server.terminate();
-    assert!(status.success(), "the server stops cleanly: {}", std::fs::read_to_string(&settings.log).unwrap());
+    assert!(status.success(), "the server stops cleanly: {}", settings.log());
 
     let folded = records::read(&settings.directory).await;
     let told = told.lock().unwrap();

@@ -68,6 +68,29 @@ impl Client {
         }
     }
 
+    /// Waits until one of a thread's waits is like this.
+    pub async fn waits_on(&self, thread: &str, like: impl Fn(&Value) -> bool) {
+        super::within("the thread waits as expected", async || {
+            let standing = self.standing(thread).await?;
+            standing["waits"].as_array()?.iter().any(&like).then_some(())
+        })
+        .await;
+    }
+
+    /// How many threads are awake; nothing when nobody answered.
+    pub async fn awake(&self) -> Option<u64> {
+        let url = format!("{}/v1/status", self.base);
+        let answer = self.http.get(url).timeout(Duration::from_secs(10)).send().await.ok()?;
+        answer.json::<Value>().await.ok()?["awake"].as_u64()
+    }
+
+    /// What `/ready` says: the status, and the problem if it is one.
+    pub async fn readiness(&self) -> Option<(u16, Value)> {
+        let url = format!("{}/ready", self.base);
+        let answer = self.http.get(url).timeout(Duration::from_secs(10)).send().await.ok()?;
+        Some((answer.status().as_u16(), answer.json().await.ok()?))
+    }
+
     /// Follows a thread from its beginning into `seen`, for ever, through every restart.
     pub async fn follow(self, thread: String, seen: Arc<Mutex<Vec<Seen>>>) {
         loop {
