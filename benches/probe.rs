@@ -1,0 +1,62 @@
+//! The floors: what the machine does when nothing but the unavoidable is asked of it.
+//!
+//! In: a directory on the disk that is measured. Out: times. Always: plain files, plain writes, `fdatasync`.
+
+use crate::corpus::Corpus;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How often one sync is tried.
+const SYNCS: usize = 100;
+
+/// How long it takes to write so many bytes with so many syncs, and nothing else.
+pub fn journal(directory: &Path, bytes: u64, syncs: u64, corpus: &Corpus) -> io::Result<Duration> {
+    let path = directory.join("probe");
+    let length = usize::try_from(bytes / syncs.max(1)).expect("a group fits into memory");
+    // Groups are longer than the corpus only if it is cut short for a trial.
+    let group: Vec<u8> = corpus.head(1 << 20).iter().copied().cycle().take(length).collect();
+    let mut file = File::create(&path)?;
+    let begun = Instant::now();
+    for _ in 0..syncs {
+        file.write_all(&group)?;
+        file.sync_data()?;
+    }
+    let took = begun.elapsed();
+    std::fs::remove_file(path)?;
+    Ok(took)
+}
+
+/// The median time of one small write with its sync.
+pub fn sync_p50(directory: &Path) -> io::Result<Duration> {
+    let path = directory.join("probe");
+    let mut file = File::create(&path)?;
+    let mut times = Vec::with_capacity(SYNCS);
+    for _ in 0..SYNCS {
+        let begun = Instant::now();
+        file.write_all(&[7; 4096])?;
+        file.sync_data()?;
+        times.push(begun.elapsed());
+    }
+    std::fs::remove_file(path)?;
+    times.sort_unstable();
+    Ok(times[SYNCS / 2])
+}
+
+/// How much memory of this process is resident, in bytes.
+pub fn resident() -> io::Result<u64> {
+    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup")?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("/proc/self/smaps_rollup has no Rss"))
+}
+
+/// The bytes of the files in a directory.
+pub fn bytes_in(directory: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory)? {
+        bytes += entry?.metadata()?.len();
+    }
+    Ok(bytes)
+}
