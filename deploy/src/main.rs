@@ -49,13 +49,7 @@ struct Log {
     #[arg(long = "log", value_name = "FILTER", env = "SLACKWATER_LOG", global = true, hide_env_values = true)]
     filter: Option<String>,
     /// How log lines look
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        env = "SLACKWATER_LOG_FORMAT",
-        global = true,
-        default_value = "text"
-    )]
+    #[arg(long, value_name = "FORMAT", env = "SLACKWATER_LOG_FORMAT", global = true, default_value = "text")]
     log_format: logging::Format,
 }
 
