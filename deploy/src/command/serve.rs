@@ -40,6 +40,9 @@ pub(crate) struct Arguments {
     /// Print one line of JSON when ready, in place of words
     #[arg(long)]
     json: bool,
+    /// End when the process ends that started this one
+    #[arg(long, hide = true)]
+    end_with_parent: bool,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -47,6 +50,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         ("--listen", "gateway.listen", arguments.listen.as_ref()),
         ("--public-url", "gateway.public_url", arguments.public_url.as_ref()),
     ])?;
+    super::end_with_parent(arguments.end_with_parent)?;
     super::block_on(serve(&loaded, arguments.json))
 }
 
