@@ -13,6 +13,7 @@ pub(crate) mod graph;
 pub(crate) mod serve;
 
 use crate::config::{Config, ConfigError};
+use slackwater::gateway::GatewayError;
 use slackwater::{Builder, RuntimeError, Slackwater, model};
 use std::time::Duration;
 
@@ -61,7 +62,12 @@ impl From<ConfigError> for Failure {
 
 impl From<RuntimeError> for Failure {
     fn from(error: RuntimeError) -> Self {
-        Failure::because(error)
+        let hint = match &error {
+            RuntimeError::Directory { .. } => "; give one that this user may write, with --directory",
+            RuntimeError::Gateway(GatewayError::Listen { .. }) => " or --listen",
+            _ => "",
+        };
+        Failure::Failed(format!("{error}{hint}"))
     }
 }
 
