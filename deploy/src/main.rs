@@ -45,7 +45,7 @@ struct Arguments {
 #[command(next_help_heading = "Logging")]
 struct Log {
     /// What to log on standard error: a level (error, warn, info, debug, trace) or a filter such as `slackwater=debug,warn`
-    /// [default: RUST_LOG, or else warn; info for serve]
+    /// [default: RUST_LOG, or else warn; info for serve, error for chat]
     #[arg(long = "log", value_name = "FILTER", env = "SLACKWATER_LOG", global = true, hide_env_values = true)]
     filter: Option<String>,
     /// How log lines look
@@ -137,7 +137,12 @@ impl Settings {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let fallback = if matches!(arguments.command, Command::Serve(_)) { "info" } else { "warn" };
+    let fallback = match arguments.command {
+        Command::Serve(_) => "info",
+        // What goes wrong in a chat is said in it.
+        Command::Chat(_) => "error",
+        _ => "warn",
+    };
     let Log { filter, log_format } = &arguments.log;
     let outcome = logging::start(filter.as_deref(), *log_format, fallback).map_err(Failure::Usage);
     match outcome.and_then(|()| run(arguments.command)) {

@@ -169,7 +169,7 @@ async fn conversation(link: &mut Link, view: &mut View, interrupt: &mut Signal) 
             told = link.next() => {
                 let told = told?;
                 view.show(&told, number);
-                if ends_turn(&told, number) {
+                if working && ends_turn(&told, number) {
                     working = false;
                     view.prompt();
                 }
