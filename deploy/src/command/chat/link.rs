@@ -9,14 +9,14 @@ use crate::command::{Failure, serve};
 use crate::config::{Config, Loaded};
 use crate::output;
 use serde_json::Value;
-use slackwater::core::effect::Outcome;
-use slackwater::core::id::OutputId;
-use slackwater::core::port::{Query, Reply};
-use slackwater::core::record::{Content, Message, Origin, Proof, Record, Stop};
 use slackwater::gateway::name::{self, Address};
 use slackwater::gateway::{Event, GatewayError, Shards, Subscription, outputs};
 use slackwater::journal::JournalError;
 use slackwater::{Builder, Runtime, RuntimeError};
+use slackwater_core::effect::Outcome;
+use slackwater_core::id::OutputId;
+use slackwater_core::port::{Query, Reply};
+use slackwater_core::record::{Content, Message, Origin, Proof, Record, Stop};
 use std::path::Path;
 
 /// A link to one thread.
