@@ -6,14 +6,14 @@
 //! One thread plays gateway, model, tool and timer, and answers as soon as it is asked.
 
 use crate::corpus::{Choices, Corpus};
-use slackwater::core::effect::{Dispatch, Outcome, Output, Prompt, Shown};
-use slackwater::core::history::Item;
-use slackwater::core::id::{CallId, InputId, ThreadId, Ticket};
-use slackwater::core::port::{Chunk, FromGateway, FromModel, Part, ToGateway, ToModel, ToTimer, ToTool};
-use slackwater::core::record::*;
 use slackwater::host::embedded::{self, Adapters, Shard};
 use slackwater::journal::{Counters, Disk, Journal, JournalHandle, Options};
 use slackwater::port::{self, Inside};
+use slackwater_core::effect::{Dispatch, Outcome, Output, Prompt, Shown};
+use slackwater_core::history::Item;
+use slackwater_core::id::{CallId, InputId, ThreadId, Ticket};
+use slackwater_core::port::{Chunk, FromGateway, FromModel, Part, ToGateway, ToModel, ToTimer, ToTool};
+use slackwater_core::record::*;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

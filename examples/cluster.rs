@@ -7,7 +7,7 @@ use hydro_deploy::Deployment;
 use hydro_lang::deploy::TrybuildHost;
 use hydro_lang::prelude::*;
 use slackwater::host::cluster::{Gateway, Shard, topology};
-use slackwater::host::sidecar::SETTINGS_VARIABLE;
+use slackwater::host::sidecar::{SETTINGS_VARIABLE, SHARD_VARIABLE};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
@@ -26,7 +26,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         TrybuildHost::new(deployment.Localhost()).env(SETTINGS_VARIABLE, settings.clone()).display_name(name)
     };
     let gateway_host = host("gateway");
-    let shard_hosts: Vec<_> = (0..count).map(|shard| host(&format!("shard {shard}"))).collect();
+    let shard_hosts: Vec<_> =
+        (0..count).map(|shard| host(&format!("shard {shard}")).env(SHARD_VARIABLE, shard.to_string())).collect();
     let _nodes = flow.with_process(&gateway, gateway_host).with_cluster(&shards, shard_hosts).deploy(&mut deployment);
 
     let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);

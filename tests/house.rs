@@ -219,7 +219,7 @@ fn each_rule_catches_a_bad_sample() {
         ("deploy/src/journal/writer.rs", "use slackwater_core::flow::route;", "an adapter knows no dataflow"),
         ("deploy/src/journal/writer.rs", "use super::super::model::Model;", "an adapter imports no other adapter"),
         ("deploy/src/gateway/mod.rs", "use crate::tool::rap;", "an adapter imports no other adapter"),
-        ("deploy/src/gateway/mod.rs", "fn f() { crate::core::thread::Thread::new(id) }", "how a thread is folded"),
+        ("deploy/src/gateway/mod.rs", "fn f() { slackwater_core::thread::Thread::new(id) }", "how a thread is folded"),
         ("deploy/src/model/openai.rs", "use crate::gateway;", "an adapter imports no other adapter"),
         ("deploy/src/timer.rs", "use crate::host::embedded;", "an adapter knows no host"),
         ("deploy/src/catalog.rs", "use crate::tool::rap;", "imports no adapter"),

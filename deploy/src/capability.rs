@@ -53,34 +53,27 @@ impl CapabilityKey {
     pub fn open(directory: &Path) -> io::Result<Self> {
         let path = directory.join("capability.key");
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        match fs::read(&path) {
-            Ok(bytes) => {
-                let bytes: [u8; KEY_LENGTH] = bytes.try_into().map_err(|_| {
-                    named(io::Error::new(io::ErrorKind::InvalidData, "is not a key of 32 bytes; restore it from a backup, or remove it, which ends the callbacks that tools still hold"))
-                })?;
-                if fs::metadata(&path)?.permissions().mode() & 0o077 != 0 {
-                    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(named)?;
-                }
-                Ok(Self(bytes))
+        if !path.try_exists().map_err(named)? {
+            // Written aside and linked: a crash leaves no half key, and of processes that start together one wins.
+            let aside = directory.join(format!("capability.key.{}", uuid::Uuid::new_v4()));
+            let mut file = OpenOptions::new();
+            let mut file = file.write(true).create(true).truncate(true).mode(0o600).open(&aside).map_err(named)?;
+            file.write_all(&Self::random()?.0).and_then(|()| file.sync_all()).map_err(named)?;
+            match fs::hard_link(&aside, &path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(named(error)),
+                _ => fs::remove_file(&aside).map_err(named)?,
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let key = Self::random()?;
-                // Written aside and renamed: a crash leaves no half key, and of two processes one wins.
-                let aside = directory.join("capability.key.new");
-                let mut file = OpenOptions::new()
-                    .write(true)
-                    .create(true)
-                    .truncate(true)
-                    .mode(0o600)
-                    .open(&aside)
-                    .map_err(named)?;
-                file.write_all(&key.0).and_then(|()| file.sync_all()).map_err(named)?;
-                fs::rename(&aside, &path).map_err(named)?;
-                fs::File::open(directory).and_then(|dir| dir.sync_all()).map_err(named)?;
-                Ok(key)
-            }
-            Err(error) => Err(named(error)),
+            fs::File::open(directory).and_then(|directory| directory.sync_all()).map_err(named)?;
         }
+        let key: Result<[u8; KEY_LENGTH], _> = fs::read(&path).map_err(named)?.try_into();
+        let key = key.map_err(|_| {
+            let what = "is not a key of 32 bytes; restore it from a backup, or remove it, which ends the callbacks that tools still hold";
+            named(io::Error::new(io::ErrorKind::InvalidData, what))
+        })?;
+        if fs::metadata(&path).map_err(named)?.permissions().mode() & 0o077 != 0 {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(named)?;
+        }
+        Ok(Self(key))
     }
 
     /// A key that dies with the process, for a runtime without a directory.
@@ -159,6 +152,19 @@ mod tests {
             let mut altered = bytes.clone();
             altered[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(key.verify(&URL_SAFE_NO_PAD.encode(altered), 0), Err(BadToken::Forged), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn of_many_that_start_together_one_makes_the_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let keys: Vec<_> = std::thread::scope(|scope| {
+            let makers: Vec<_> = (0..8).map(|_| scope.spawn(|| CapabilityKey::open(directory.path()))).collect();
+            makers.into_iter().map(|maker| maker.join().unwrap()).collect()
+        });
+        let token = CapabilityKey::open(directory.path()).unwrap().token(thread(), CALL, 1_000);
+        for key in keys {
+            assert_eq!(key.unwrap().verify(&token, 0), Ok((thread(), CALL)));
         }
     }
 

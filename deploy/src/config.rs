@@ -6,72 +6,13 @@
 mod overlay;
 
 use serde::Deserialize;
-use slackwater::{gateway, journal, model, tool};
+pub(crate) use slackwater::settings::Settings as Config;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// The file that is read when no other is named and it is there.
 pub(crate) const DEFAULT_FILE: &str = "slackwater.toml";
-
-/// Where everything is kept when nothing else is said.
-pub(crate) const DEFAULT_DIRECTORY: &str = "slackwater-data";
-
-/// Everything that can be configured.
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Config {
-    /// Where everything is kept.
-    pub(crate) directory: PathBuf,
-    /// What every agent is told.
-    pub(crate) agent: Agent,
-    /// Which model answers.
-    pub(crate) model: model::Config,
-    /// Which tools there are.
-    pub(crate) tool: tool::Config,
-    /// Where the gateway listens and whom it trusts.
-    pub(crate) gateway: gateway::Config,
-    /// How the journal is kept.
-    pub(crate) journal: journal::Options,
-}
-
-/// What every agent is told.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Agent {
-    /// The system text.
-    pub(crate) system: String,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            directory: DEFAULT_DIRECTORY.into(),
-            agent: Agent::default(),
-            model: model::Config::default(),
-            tool: tool::Config::default(),
-            gateway: gateway::Config::default(),
-            journal: journal::Options::default(),
-        }
-    }
-}
-
-impl fmt::Debug for Config {
-    /// Shows all but the gateway's keys; a model's key hides itself.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys =
-            self.gateway.keys.iter().map(|key| key.split(':').next().unwrap_or_default().to_owned() + ":(secret)");
-        let gateway = gateway::Config { keys: keys.collect(), ..self.gateway.clone() };
-        f.debug_struct("Config")
-            .field("directory", &self.directory)
-            .field("agent", &self.agent)
-            .field("model", &self.model)
-            .field("tool", &self.tool)
-            .field("gateway", &gateway)
-            .field("journal", &self.journal)
-            .finish()
-    }
-}
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
@@ -149,6 +90,30 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
+    /// What was said, as a configuration file for other processes, with this directory and these tool servers beside.
+    pub(crate) fn to_toml(&self, directory: &Path, servers: &[String]) -> String {
+        let mut said = self.said.clone();
+        said.insert("directory".to_owned(), Value::String(directory.display().to_string()));
+        let tool = said.entry("tool").or_insert_with(|| Value::Table(Table::new()));
+        if let (Value::Table(tool), false) = (tool, servers.is_empty()) {
+            let all = tool.entry("server").or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(all) = all {
+                all.extend(
+                    servers
+                        .iter()
+                        .map(|url| Value::Table(Table::from_iter([("url".to_owned(), Value::String(url.clone()))]))),
+                );
+            }
+        }
+        // The other processes run elsewhere.
+        if let Some(Value::String(script)) = said.get_mut("model").and_then(|model| model.get_mut("script"))
+            && let Ok(path) = std::path::absolute(&*script)
+        {
+            *script = path.display().to_string();
+        }
+        said.to_string()
+    }
+
     /// Whether somebody has said what a field is, rather than leaving it to its default.
     pub(crate) fn says(&self, section: &str, field: &str) -> bool {
         self.said.get(section).and_then(|section| section.get(field)).is_some()

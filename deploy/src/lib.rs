@@ -54,7 +54,7 @@ pub mod timer;
 #[cfg(stageleft_runtime)]
 pub mod tool;
 
-pub use slackwater_core as core;
+pub use slackwater_core;
 
 #[cfg(stageleft_runtime)]
 pub use host::runtime::{Builder, Runtime, RuntimeError};

@@ -49,17 +49,12 @@ struct Log {
     #[arg(long = "log", value_name = "FILTER", env = "SLACKWATER_LOG", global = true, hide_env_values = true)]
     filter: Option<String>,
     /// How log lines look
-    #[arg(
-        long = "log-format",
-        value_name = "FORMAT",
-        env = "SLACKWATER_LOG_FORMAT",
-        global = true,
-        default_value = "text"
-    )]
-    format: logging::Format,
+    #[arg(long, value_name = "FORMAT", env = "SLACKWATER_LOG_FORMAT", global = true, default_value = "text")]
+    log_format: logging::Format,
 }
 
 #[derive(Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one, for as long as the program runs")]
 enum Command {
     /// Run agents and answer over HTTP until told to stop
     Serve(command::serve::Arguments),
@@ -71,6 +66,9 @@ enum Command {
     Graph(command::graph::Arguments),
     /// Look at what a data directory holds, and at what is damaged
     Doctor(command::doctor::Arguments),
+    /// Run a gateway and shards as processes on this machine
+    #[command(subcommand)]
+    Cluster(command::cluster::Command),
     /// The tool server of the demo
     #[command(hide = true)]
     DemoTools(command::demo_tools::Arguments),
@@ -140,8 +138,8 @@ impl Settings {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let fallback = if matches!(arguments.command, Command::Serve(_)) { "info" } else { "warn" };
-    let Log { filter, format } = &arguments.log;
-    let outcome = logging::start(filter.as_deref(), *format, fallback).map_err(Failure::Usage);
+    let Log { filter, log_format } = &arguments.log;
+    let outcome = logging::start(filter.as_deref(), *log_format, fallback).map_err(Failure::Usage);
     match outcome.and_then(|()| run(arguments.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -160,6 +158,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(arguments) => command::demo::run(arguments),
         Command::Graph(arguments) => command::graph::run(arguments),
         Command::Doctor(arguments) => command::doctor::run(arguments),
+        Command::Cluster(command) => command::cluster::run(command),
         Command::DemoTools(arguments) => command::demo_tools::run(arguments),
     }
 }

@@ -3,10 +3,10 @@
 use crate::kills::client::Client;
 use crate::kills::records;
 use crate::kills::server_process::{Server, Settings};
-use slackwater::core::effect::Shown;
-use slackwater::core::history::Item;
-use slackwater::core::record::Content;
 use slackwater::gateway::{Config, Limits};
+use slackwater_core::effect::Shown;
+use slackwater_core::history::Item;
+use slackwater_core::record::Content;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -3,13 +3,13 @@
 //! In: a directory that nobody uses. Out: every thread with its records, folded again. Always: read by the journal's own
 //! recovery, as the next start would.
 
-use slackwater::core::effect::{Effect, Output};
-use slackwater::core::history::{AnsweredBy, Item};
-use slackwater::core::id::{CallId, ThreadId, Ticket};
-use slackwater::core::port::{FromJournal, Query, Reply, ToJournal};
-use slackwater::core::record::{Block, Committed};
-use slackwater::core::thread::{Thread, invariant};
 use slackwater::journal::{FileDisk, Journal, Options, inspect};
+use slackwater_core::effect::{Effect, Output};
+use slackwater_core::history::{AnsweredBy, Item};
+use slackwater_core::id::{CallId, ThreadId, Ticket};
+use slackwater_core::port::{FromJournal, Query, Reply, ToJournal};
+use slackwater_core::record::{Block, Committed};
+use slackwater_core::thread::{Thread, invariant};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -71,6 +71,19 @@ impl Folded {
 
     pub fn items(&self) -> Vec<Arc<Item>> {
         self.thread.history().to_vec().into_iter().cloned().collect()
+    }
+
+    /// What the model has said, turn by turn.
+    pub fn turns(&self) -> Vec<String> {
+        let text = |block: &Block| match block {
+            Block::Text(text) => Some(text.clone()),
+            _ => None,
+        };
+        let turn = |item: &Arc<Item>| match &**item {
+            Item::Assistant { blocks, .. } => Some(blocks.iter().filter_map(text).collect()),
+            _ => None,
+        };
+        self.items().iter().filter_map(turn).collect()
     }
 
     /// The calls in the history, with their arguments.

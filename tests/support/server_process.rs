@@ -55,6 +55,15 @@ impl Settings {
 
     /// The command of a process with these settings.
     pub fn command(&self) -> Command {
+        self.command_of(&["serve"])
+    }
+
+    /// The command of a cluster with these settings.
+    pub fn cluster_command(&self, shards: u32) -> Command {
+        self.command_of(&["cluster", "up", "--shards", &shards.to_string()])
+    }
+
+    fn command_of(&self, command_line: &[&str]) -> Command {
         let (config, script) = (self.place.join("slackwater.toml"), self.place.join("script.toml"));
         std::fs::write(&script, &self.script).unwrap();
         let server = self.tools.iter().map(|url| format!("[[tool.server]]\nurl = {url:?}\n")).collect::<String>();
@@ -64,7 +73,7 @@ impl Settings {
         );
         std::fs::write(&config, text).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_slackwater"));
-        command.args(["serve", "--config"]).arg(config).current_dir(&self.place);
+        command.args(command_line).arg("--config").arg(config).current_dir(&self.place);
         command.stdin(std::process::Stdio::null());
         command
     }
@@ -121,6 +130,11 @@ impl Server {
             }
             patience.again().await;
         }
+    }
+
+    /// Whether it has not ended.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
     }
 
     /// The process.

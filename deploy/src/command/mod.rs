@@ -4,6 +4,8 @@
 //! words for the person who has to act.
 
 pub(crate) mod chat;
+mod client;
+pub(crate) mod cluster;
 pub(crate) mod demo;
 pub(crate) mod demo_tools;
 pub(crate) mod doctor;
@@ -95,3 +97,13 @@ pub(crate) fn is_stand_in(config: &Config) -> bool {
 /// What a person is told when no model is configured.
 pub(crate) const STAND_IN: &str = "note: no model is configured, so a scripted stand-in answers, which understands nothing. \
 For a real one: --provider anthropic (or openai) --model NAME, and ANTHROPIC_API_KEY (or OPENAI_API_KEY) in the environment";
+
+/// Has this process ended when the one ends that started it, if that is wanted: what a demo or a test has started does not
+/// outlive it.
+pub(crate) fn end_with_parent(wanted: bool) -> Result<(), Failure> {
+    if wanted {
+        let signal = Some(rustix::process::Signal::KILL);
+        rustix::process::set_parent_process_death_signal(signal).map_err(Failure::because)?;
+    }
+    Ok(())
+}

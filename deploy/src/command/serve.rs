@@ -23,7 +23,7 @@ Examples:
   slackwater serve
   slackwater serve --listen 127.0.0.1:8080 --tool http://127.0.0.1:3002
   ANTHROPIC_API_KEY=… slackwater serve --provider anthropic --model NAME
-  curl -s http://127.0.0.1:7070/v1/threads/hello/messages -d '{\"text\": \"Hello\"}'
+  curl -s http://127.0.0.1:7070/v1/threads/hello/messages --json '{\"text\": \"Hello\"}'
   curl -sN http://127.0.0.1:7070/v1/threads/hello/events
 
 SIGTERM or SIGINT (Ctrl-C) stops it within about a second; a second one ends it at once. What was acknowledged is on disk
@@ -40,6 +40,9 @@ pub(crate) struct Arguments {
     /// Print one line of JSON when ready, in place of words
     #[arg(long)]
     json: bool,
+    /// End when the process ends that started this one
+    #[arg(long, hide = true)]
+    end_with_parent: bool,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -47,6 +50,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         ("--listen", "gateway.listen", arguments.listen.as_ref()),
         ("--public-url", "gateway.public_url", arguments.public_url.as_ref()),
     ])?;
+    super::end_with_parent(arguments.end_with_parent)?;
     super::block_on(serve(&loaded, arguments.json))
 }
 
@@ -133,7 +137,7 @@ fn tell_person(loaded: &Loaded, runtime: &Runtime, model: &str) {
     if servers.is_empty() {
         output::line("  tools      the built-in ones (sleep, sleep_until, sleep_until_event_or_input)");
     }
-    output::line(format!("  try        curl -s {url}/v1/threads/hello/messages -d '{{\"text\": \"Hello\"}}'"));
+    output::line(format!("  try        curl -s {url}/v1/threads/hello/messages --json '{{\"text\": \"Hello\"}}'"));
     output::line("ready");
 }
 

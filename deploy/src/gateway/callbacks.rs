@@ -10,6 +10,7 @@ use super::shards::now_ms;
 use crate::capability::BadToken;
 use crate::tool::wire::{BadCallback, Callback};
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Json;
@@ -19,10 +20,11 @@ use slackwater_core::record::{Origin, Proof, Record};
 
 pub(super) async fn post(
     State(app): State<AppState>,
-    Path(token): Path<String>,
+    token: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, Problem> {
+    let Path(token) = token.map_err(|_| bad_token(BadToken::Malformed))?;
     let (thread, call) = app.key.verify(&token, now_ms()).map_err(bad_token)?;
     let read = body::read(&app, &headers, body, app.config.limits.callback_bytes_max).await?;
     let callback = Callback::parse(&read.bytes).map_err(bad_callback)?;

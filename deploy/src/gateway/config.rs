@@ -53,6 +53,9 @@ pub struct Limits {
     pub subscriber_buffer_bytes_max: usize,
     /// How many connections may be open.
     pub connections_max: usize,
+    /// How long a connection may be silent in both directions before it is closed. Streams are never silent for longer than
+    /// 15 seconds.
+    pub silence_ms_max: u64,
     /// How long a request's body may take to arrive.
     pub body_ms_max: u64,
     /// How long a sender waits for its answer. When it is over nobody knows yet whether the input was taken.
@@ -87,6 +90,7 @@ impl Default for Limits {
             subscriber_buffer_events_max: 256,
             subscriber_buffer_bytes_max: 256 << 10,
             connections_max: 4096,
+            silence_ms_max: 60_000,
             body_ms_max: 30_000,
             answer_ms_max: 30_000,
         }

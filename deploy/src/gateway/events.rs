@@ -6,7 +6,6 @@
 use super::outputs;
 use super::problem::Problem;
 use super::server::{AppState, Parameters, ThreadPath};
-use super::shards::SubmitError;
 use super::subscription::Event;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -49,14 +48,12 @@ pub(super) async fn get(
         (None, _) => app.shards.subscribe(address.thread, OutputId::default()),
     };
     let subscription = subscribed?;
-    match app.shards.query(Query::Thread(address.thread)).await {
+    // Bounded by the subscriptions: a question that is refused would end stock clients, which give up for good at an error.
+    match app.shards.ask(Query::Thread(address.thread)).await {
         Ok(Reply::UnknownThread) => return Err(Problem::unknown_thread()),
         Ok(Reply::Damaged(reason)) => return Err(Problem::damaged(reason)),
-        Ok(_) => {}
-        Err(error @ (SubmitError::QueriesBusy(_) | SubmitError::SubscribersBusy(_))) => return Err(error.into()),
-        // The shard is being started again. A stock client gives up for good at an error, so the stream is opened, and goes on
-        // when the shard is there.
-        Err(_) => {}
+        // Without a reply the shard is being started again: the stream is opened, and goes on when the shard is there.
+        Ok(_) | Err(_) => {}
     }
     let hello = sse::Event::default().retry(Duration::from_millis(RECONNECT_MS)).comment("slackwater");
     let events = subscription.into_stream().map(event);

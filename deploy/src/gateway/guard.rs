@@ -64,6 +64,9 @@ impl Guard {
             }
             keys.push(Key { name: name.to_owned(), hash: Sha256::digest(secret).into() });
         }
+        if config.shards == 0 {
+            return Err(BadSetting::NoShards);
+        }
         let mut allowed_hosts: Vec<String> =
             config.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
         if let Some(text) = &config.public_url {

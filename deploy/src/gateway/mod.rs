@@ -13,6 +13,7 @@
 //! | [`outputs`], [`name`], [`openapi`] | what clients see, how they address threads, and the description of it all |
 
 mod body;
+mod buffer;
 mod callbacks;
 mod config;
 mod events;
@@ -48,7 +49,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// How long connections have to end by themselves when the gateway stops.
-const FAREWELL_MS: u64 = 700;
+const FAREWELL_MS: u64 = 500;
 
 /// Why a gateway cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +117,7 @@ pub fn start_on(
     let base_url = base_url(&config, address);
     let (shards, from, to) = Shards::new(config.clone());
     let (finish, closed) = (CancellationToken::new(), CancellationToken::new());
-    let door = Door::new(listener, config.limits.connections_max, closed.clone());
+    let door = Door::new(listener, &config.limits, closed.clone());
     let router = server::router(Arc::new(App::new(shards.clone(), key, config, guard)));
     let service = router.into_make_service_with_connect_info::<Peer>();
     let finished = finish.clone().cancelled_owned();

@@ -4,7 +4,7 @@
 //! the table of routes calls guarded is not reached by a sender who is not known.
 
 use super::body::{BYTES_PER_PERMIT, Fields};
-use super::config::Config;
+use super::config::{Config, Limits};
 use super::guard::{self, Guard};
 use super::name::{self, Address};
 use super::problem::Problem;
@@ -24,10 +24,11 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 /// What handlers share.
@@ -39,7 +40,7 @@ pub(super) struct App {
     /// The bytes of all bodies that are being worked on.
     pub(super) bodies: Arc<Semaphore>,
     /// Since when it runs.
-    pub(super) started: Instant,
+    pub(super) started: std::time::Instant,
 }
 
 pub(super) type AppState = Arc<App>;
@@ -47,7 +48,7 @@ pub(super) type AppState = Arc<App>;
 impl App {
     pub(super) fn new(shards: Shards, key: CapabilityKey, config: Config, guard: Guard) -> Self {
         let bodies = Arc::new(Semaphore::new(config.limits.bodies_bytes_max.div_ceil(BYTES_PER_PERMIT)));
-        Self { shards, key, config, guard, bodies, started: Instant::now() }
+        Self { shards, key, config, guard, bodies, started: std::time::Instant::now() }
     }
 }
 
@@ -128,12 +129,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Parameters {
 pub(super) struct Door {
     listener: TcpListener,
     free: Arc<Semaphore>,
+    silence_max: Duration,
     closed: CancellationToken,
 }
 
 impl Door {
-    pub(super) fn new(listener: TcpListener, connections_max: usize, closed: CancellationToken) -> Self {
-        Self { listener, free: Arc::new(Semaphore::new(connections_max)), closed }
+    pub(super) fn new(listener: TcpListener, limits: &Limits, closed: CancellationToken) -> Self {
+        let free = Arc::new(Semaphore::new(limits.connections_max));
+        Self { listener, free, silence_max: Duration::from_millis(limits.silence_ms_max), closed }
     }
 }
 
@@ -147,7 +150,8 @@ impl Listener for Door {
         // Small chunks are sent at once. A socket that cannot do it is merely slower.
         let _ = stream.set_nodelay(true);
         let closed = Box::pin(self.closed.clone().cancelled_owned());
-        (Connection { stream, peer, closed, _permit: permit }, peer)
+        let silence = Box::pin(tokio::time::sleep(self.silence_max));
+        (Connection { stream, peer, closed, silence_max: self.silence_max, silence, _permit: permit }, peer)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -155,34 +159,49 @@ impl Listener for Door {
     }
 }
 
-/// A connection, counted.
+/// A connection, counted, which ends when nothing is said on it for too long.
 pub(super) struct Connection {
     stream: TcpStream,
     peer: SocketAddr,
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
+    silence_max: Duration,
+    silence: Pin<Box<Sleep>>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Connection {
     fn check_open(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        match self.closed.as_mut().poll(context) {
-            Poll::Ready(()) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the gateway has stopped")),
-            Poll::Pending => Ok(()),
+        if self.closed.as_mut().poll(context).is_ready() {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the gateway has stopped"));
         }
+        if self.silence.as_mut().poll(context).is_ready() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the connection was silent for too long"));
+        }
+        Ok(())
+    }
+
+    /// Something was said: the silence begins anew.
+    fn heard<T>(&mut self, progress: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if let Poll::Ready(Ok(_)) = &progress {
+            self.silence.as_mut().reset(Instant::now() + self.silence_max);
+        }
+        progress
     }
 }
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.check_open(context)?;
-        Pin::new(&mut self.stream).poll_read(context, into)
+        let progress = Pin::new(&mut self.stream).poll_read(context, into);
+        self.heard(progress)
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         self.check_open(context)?;
-        Pin::new(&mut self.stream).poll_write(context, from)
+        let progress = Pin::new(&mut self.stream).poll_write(context, from);
+        self.heard(progress)
     }
 
     fn poll_write_vectored(
@@ -191,7 +210,8 @@ impl AsyncWrite for Connection {
         from: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.check_open(context)?;
-        Pin::new(&mut self.stream).poll_write_vectored(context, from)
+        let progress = Pin::new(&mut self.stream).poll_write_vectored(context, from);
+        self.heard(progress)
     }
 
     fn is_write_vectored(&self) -> bool {

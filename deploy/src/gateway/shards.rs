@@ -4,8 +4,9 @@
 //! who waits for it. Always: an input is answered only by what the shard said of it, or by an error when nobody can say;
 //! everything that waits is counted and bounded; a thread that nobody listens to costs nothing here.
 
+use super::buffer::{Buffer, Live};
 use super::config::Config;
-use super::subscription::{Buffer, Live, Subscription};
+use super::subscription::Subscription;
 use crate::port::{self, FromAdapter, ToAdapter};
 use slackwater_core::effect::Outcome;
 use slackwater_core::id::{InputId, OutputId, ThreadId, Ticket};
@@ -86,6 +87,9 @@ pub enum SubmitError {
     NoAnswer(u64),
 }
 
+/// How many items of a shard are taken under one lock at most.
+const TOLD_AT_ONCE: usize = 256;
+
 /// The time now, in milliseconds since the Unix epoch.
 pub(super) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
@@ -134,8 +138,10 @@ impl Shards {
         drop(state);
         let shards = self.clone();
         tokio::spawn(async move {
-            while let Some(told) = inside.receive.recv().await {
-                shards.take(told);
+            let mut told = Vec::with_capacity(TOLD_AT_ONCE);
+            while inside.receive.recv_many(&mut told, TOLD_AT_ONCE).await > 0 {
+                let mut state = shards.state();
+                told.drain(..).for_each(|item| state.take(shards.0.config.gateway, item));
             }
         });
         (from, to)
@@ -184,7 +190,7 @@ impl Shards {
         self.ask(query).await
     }
 
-    /// A page of all threads by id, after the given one, and the thread after which the next page starts, if there is one.
+    /// A page of all threads by id, at least one long, after the given one, and the thread after which the next page starts, if there is one.
     /// Damage of a shard is an error in words.
     ///
     /// # Errors
@@ -194,6 +200,7 @@ impl Shards {
         after: Option<ThreadId>,
         limit: usize,
     ) -> Result<(Vec<Standing>, Option<ThreadId>), SubmitError> {
+        let limit = limit.max(1);
         let asked =
             (0..self.0.config.shards).map(|shard| self.query(Query::Threads { shard, after, limit: limit + 1 }));
         let mut threads = Vec::new();
@@ -252,6 +259,11 @@ impl Shards {
             }
         }
         state.subscriber_count -= 1;
+    }
+
+    /// How many subscriptions are open.
+    pub fn subscriber_count(&self) -> usize {
+        self.state().subscriber_count
     }
 
     /// Whether the shards run.
@@ -315,41 +327,6 @@ impl Shards {
         }
     }
 
-    /// Takes what a shard tells.
-    fn take(&self, told: ToGateway) {
-        let mut state = self.state();
-        match told {
-            ToGateway::Answer(ticket, outcome) if ticket.gateway == self.0.config.gateway => {
-                if let Some((thread, answer)) = state.submits.remove(&ticket.request) {
-                    if let Some(count) = state.submits_per_thread.get_mut(&thread) {
-                        *count -= 1;
-                        if *count == 0 {
-                            state.submits_per_thread.remove(&thread);
-                        }
-                    }
-                    let _ = answer.send(Ok(outcome));
-                }
-            }
-            ToGateway::Reply(ticket, reply) if ticket.gateway == self.0.config.gateway => {
-                if let Some(answer) = state.queries.remove(&ticket.request) {
-                    let _ = answer.send(Ok(reply));
-                }
-            }
-            ToGateway::Answer(..) | ToGateway::Reply(..) => {}
-            ToGateway::Awake(change) => state.awake += change,
-            ToGateway::Output(output) => {
-                for buffer in state.subscribers.get(&output.thread).into_iter().flatten() {
-                    buffer.push(Live::Output(output.clone()));
-                }
-            }
-            ToGateway::Chunk(chunk) => {
-                for buffer in state.subscribers.get(&chunk.thread).into_iter().flatten() {
-                    buffer.push(Live::Chunk(chunk.clone()));
-                }
-            }
-        }
-    }
-
     fn ticket(&self) -> Ticket {
         Ticket { gateway: self.0.config.gateway, request: self.0.next_request.fetch_add(1, Ordering::Relaxed) }
     }
@@ -369,5 +346,39 @@ impl State {
 
     fn send(&self, item: FromGateway) -> Result<(), SubmitError> {
         self.send.send(item).map_err(|_| SubmitError::Unavailable("the shard does not run".to_owned()))
+    }
+
+    /// Takes what a shard tells.
+    fn take(&mut self, gateway: u32, told: ToGateway) {
+        match told {
+            ToGateway::Answer(ticket, outcome) if ticket.gateway == gateway => {
+                if let Some((thread, answer)) = self.submits.remove(&ticket.request) {
+                    if let Some(count) = self.submits_per_thread.get_mut(&thread) {
+                        *count -= 1;
+                        if *count == 0 {
+                            self.submits_per_thread.remove(&thread);
+                        }
+                    }
+                    let _ = answer.send(Ok(outcome));
+                }
+            }
+            ToGateway::Reply(ticket, reply) if ticket.gateway == gateway => {
+                if let Some(answer) = self.queries.remove(&ticket.request) {
+                    let _ = answer.send(Ok(reply));
+                }
+            }
+            ToGateway::Answer(..) | ToGateway::Reply(..) => {}
+            ToGateway::Awake(change) => self.awake += change,
+            ToGateway::Output(output) => {
+                for buffer in self.subscribers.get(&output.thread).into_iter().flatten() {
+                    buffer.push(Live::Output(output.clone()));
+                }
+            }
+            ToGateway::Chunk(chunk) => {
+                for buffer in self.subscribers.get(&chunk.thread).into_iter().flatten() {
+                    buffer.push(Live::Chunk(chunk.clone()));
+                }
+            }
+        }
     }
 }

@@ -5,17 +5,15 @@
 //! restarted, what is missing is read from what is durable. Chunks are shown while they come and may be lost; a text
 //! that has a hole is declared void.
 
-use super::shards::Shards;
+use super::buffer::{Buffer, Live, Taken};
+use super::shards::{Shards, SubmitError};
 use futures::Stream;
 use slackwater_core::effect::{Output, Shown};
-use slackwater_core::history::Item;
 use slackwater_core::id::{Number, OutputId, ThreadId};
 use slackwater_core::port::{Chunk, Part, Query, Reply};
-use slackwater_core::record::{Block, Content};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// How many outputs are asked for at once.
 const PAGE_LENGTH: usize = 100;
@@ -96,7 +94,7 @@ impl Subscription {
                         return Some(end);
                     }
                 }
-                Taken::Nothing => self.buffer.changed.notified().await,
+                Taken::Nothing => self.buffer.changed().await,
                 Taken::Live(Live::Output(output)) => {
                     if let Some(event) = self.output(output) {
                         return Some(event);
@@ -162,6 +160,8 @@ impl Subscription {
                 return Some(Event::End(format!("the thread cannot be read: {reason}")));
             }
             Ok(Reply::Threads(_)) => unreachable!("invariant: a question about one thread is not answered with a list"),
+            // New ends may be there already.
+            Err(SubmitError::Interrupted(_)) => {}
             // The shard is being started again, or the process stops, which the buffer says.
             Err(_) => tokio::time::sleep(Duration::from_millis(AGAIN_MS)).await,
         }
@@ -172,131 +172,5 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.shards.unsubscribe(self.thread, &self.buffer);
-    }
-}
-
-/// What comes live.
-#[derive(Debug)]
-pub(super) enum Live {
-    /// A numbered output.
-    Output(Output),
-    /// A piece of a completion.
-    Chunk(Chunk),
-}
-
-/// What a subscriber finds in its buffer.
-enum Taken {
-    Live(Live),
-    Missed,
-    Nothing,
-    End(String),
-}
-
-/// What has come live and was not read yet.
-pub(super) struct Buffer {
-    events_max: usize,
-    bytes_max: usize,
-    state: Mutex<BufferState>,
-    changed: Notify,
-}
-
-#[derive(Default)]
-struct BufferState {
-    live: VecDeque<Live>,
-    bytes: usize,
-    /// Something was dropped: the reader has to ask for it.
-    missed: bool,
-    ended: Option<String>,
-}
-
-impl Buffer {
-    pub(super) fn new(events_max: usize, bytes_max: usize) -> Self {
-        Self { events_max, bytes_max, state: Mutex::default(), changed: Notify::new() }
-    }
-
-    pub(super) fn push(&self, live: Live) {
-        let mut state = self.state();
-        // What comes after a hole is found by asking as well.
-        if state.missed {
-            return;
-        }
-        state.bytes += live.byte_length();
-        state.live.push_back(live);
-        if state.live.len() > self.events_max || state.bytes > self.bytes_max {
-            state.miss();
-        }
-        drop(state);
-        self.changed.notify_one();
-    }
-
-    /// Declares that something may have been lost on the way.
-    pub(super) fn miss(&self) {
-        self.state().miss();
-        self.changed.notify_one();
-    }
-
-    pub(super) fn end(&self, reason: &str) {
-        self.state().ended = Some(reason.to_owned());
-        self.changed.notify_one();
-    }
-
-    /// Takes what is next. While the reader is behind, live ones stay.
-    fn take(&self, behind: bool) -> Taken {
-        let mut state = self.state();
-        if let Some(reason) = &state.ended {
-            return Taken::End(reason.clone());
-        }
-        if std::mem::take(&mut state.missed) {
-            return Taken::Missed;
-        }
-        match if behind { None } else { state.live.pop_front() } {
-            Some(live) => {
-                state.bytes -= live.byte_length();
-                Taken::Live(live)
-            }
-            None => Taken::Nothing,
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, BufferState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl BufferState {
-    fn miss(&mut self) {
-        self.missed = true;
-        self.live = VecDeque::new();
-        self.bytes = 0;
-    }
-}
-
-impl Live {
-    /// About how much memory it holds.
-    fn byte_length(&self) -> usize {
-        let content = |content: &[Content]| content.iter().map(Content::byte_length).sum::<usize>();
-        let shown = match self {
-            Live::Chunk(Chunk { part: Part::Text(text) | Part::Reasoning(text), .. }) => text.len(),
-            Live::Chunk(_) => 0,
-            Live::Output(output) => match &output.shown {
-                Shown::Message(item) | Shown::Turn { item, .. } | Shown::Result(item) | Shown::Event(item) => {
-                    match &**item {
-                        Item::User { content: pieces, .. } => content(pieces),
-                        Item::Assistant { blocks, .. } => blocks
-                            .iter()
-                            .map(|block| match block {
-                                Block::Text(text) | Block::Reasoning { text, .. } => text.len(),
-                                Block::Call { arguments, .. } => arguments.len(),
-                            })
-                            .sum(),
-                        Item::Result(answer) => content(&answer.content),
-                        Item::Event(event) => content(&event.content),
-                    }
-                }
-                Shown::Failure { message, .. } => message.len(),
-                Shown::Waiting(_) | Shown::Stopped => 0,
-            },
-        };
-        shown + size_of::<Self>()
     }
 }

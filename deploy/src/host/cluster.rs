@@ -4,7 +4,6 @@
 //! channels to Hydro's network. Always: the adapters are those of the embedded host; a thread is at one shard, and all that
 //! concerns it goes there.
 
-use hydro_lang::location::cluster::CLUSTER_SELF_ID;
 use hydro_lang::prelude::*;
 use slackwater_core::flow::{Inputs, Outputs, agent_loop, route};
 use slackwater_core::port::{FromGateway, FromJournal, FromModel, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
@@ -20,8 +19,7 @@ pub struct Shard;
 pub fn topology<'a>(gateway: &Process<'a, Gateway>, shards: &Cluster<'a, Shard>, count: u32) {
     let (requests, to_gateway) =
         gateway.sidecar_bidi::<FromGateway, ToGateway, _>(q!(move || crate::sidecar::gateway(count)));
-    let (from_journal, to_journal) = shards
-        .sidecar_bidi::<FromJournal, ToJournal, _>(q!(move || crate::sidecar::journal(CLUSTER_SELF_ID.get_raw_id())));
+    let (from_journal, to_journal) = shards.sidecar_bidi::<FromJournal, ToJournal, _>(q!(|| crate::sidecar::journal()));
     let (from_model, to_model) = shards.sidecar_bidi::<FromModel, ToModel, _>(q!(|| crate::sidecar::model()));
     let (from_tool, to_tool) = shards.sidecar_bidi::<Arrival, ToTool, _>(q!(|| crate::sidecar::tool()));
     let (from_timer, to_timer) = shards.sidecar_bidi::<Arrival, ToTimer, _>(q!(|| crate::sidecar::timer()));

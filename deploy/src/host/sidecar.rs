@@ -13,7 +13,7 @@ use crate::{gateway as gateways, model as models, timer as timers, tool as tools
 use slackwater_core::port::{FromGateway, FromJournal, FromModel, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
 use slackwater_core::record::Arrival;
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,9 +22,12 @@ use tokio::sync::watch;
 /// Names the file with the settings of the cluster.
 pub const SETTINGS_VARIABLE: &str = "SLACKWATER_CLUSTER_SETTINGS";
 
+/// Names the shard that a location is, counted from 0.
+pub const SHARD_VARIABLE: &str = "SLACKWATER_SHARD";
+
 /// The state directory of a shard, in the cluster's directory.
-pub fn shard_directory(settings: &Settings, shard: u32) -> PathBuf {
-    settings.directory.join(format!("shard-{shard}"))
+pub fn shard_directory(cluster: &Path, shard: u32) -> PathBuf {
+    cluster.join(format!("shard-{shard}"))
 }
 
 /// The gateway's location.
@@ -38,10 +41,17 @@ pub fn gateway(shards: u32) -> (FromAdapter<FromGateway>, ToAdapter<ToGateway>) 
 }
 
 /// A shard's journal, in its directory.
-pub fn journal(shard: u32) -> (FromAdapter<FromJournal>, ToAdapter<ToJournal>) {
+pub fn journal() -> (FromAdapter<FromJournal>, ToAdapter<ToJournal>) {
     let settings = settings();
-    let directory = shard_directory(settings, shard);
-    or_exit(std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display())));
+    let shard = std::env::var(SHARD_VARIABLE).ok().and_then(|text| text.parse().ok());
+    let shard = or_exit(shard.ok_or_else(|| format!("{SHARD_VARIABLE} is not a number: the launcher sets it")));
+    let directory = shard_directory(&settings.directory, shard);
+    if !directory.is_dir() {
+        exit(&format!(
+            "{} is not there: the state of this shard is gone, or its disk is not mounted",
+            directory.display()
+        ));
+    }
     let journal = or_exit(FileDisk::open(directory).and_then(|disk| Journal::open(disk, settings.journal.clone())));
     let (from, to, handle) = or_exit(journal.start());
     let failed = handle.failed();

@@ -123,7 +123,6 @@ impl Journal {
         let (from, to, Inside { send, receive }) = ends();
         for thread in unsettled {
             let last = shared.index.get(&thread).map_or(0, |entry| entry.last());
-            let last = shared.index.get(&thread).map_or(0, |entry| entry.last());
             let _ = send.send(FromJournal::Wake { thread, last });
         }
         for rest in resting {

@@ -3,15 +3,18 @@
 //! In: requests. Out: `POST {base_url}/v1/messages` and what its stream says. Always: reasoning that is signed or redacted
 //! goes back as it came; the roles take turns; a stream that ends without a stop reason is no answer.
 
-use super::http::{Endpoint, Refusal};
+use super::http::Endpoint;
 use super::offer::Offer;
 use super::view::{self, Outcome, Part, Said, Turn};
 use super::{Answer, Limits, Model, ModelError, Request, Sink};
 use futures::future::BoxFuture;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use slackwater_core::record::{Block, End, FailureClass, Sealed, Usage};
+
+mod answer;
+
+pub(super) use answer::read;
 
 /// A model behind Anthropic's Messages, or an endpoint that speaks them.
 pub struct Anthropic {
@@ -22,7 +25,7 @@ pub struct Anthropic {
     offer: Offer,
 }
 
-/// The kind of provider in [`Sealed`].
+/// The kind of provider in [`slackwater_core::record::Sealed`].
 const KIND: &str = "anthropic";
 
 /// The pictures that Messages take.
@@ -52,7 +55,7 @@ impl Anthropic {
 
     /// The body of a request.
     pub(super) fn body(&self, request: &Request) -> Vec<u8> {
-        let turns = view::turns(&request.prompt.history, KIND);
+        let turns = view::turns(&request.prompt.history, Some(KIND));
         let thinks = may_think(&turns);
         let mut messages: Vec<Message<'_>> = Vec::new();
         for turn in turns {
@@ -107,21 +110,8 @@ impl Model for Anthropic {
 
     fn complete<'a>(&'a self, request: &'a Request, sink: &'a mut Sink) -> BoxFuture<'a, Result<Answer, ModelError>> {
         Box::pin(async move {
-            let mut events = self.endpoint.open(self.body(request)).await?;
-            let mut gathered = Gathered::default();
-            while !gathered.stopped {
-                match events.next().await {
-                    Ok(Some(data)) => gathered.take(&data, sink)?,
-                    Ok(None) => break,
-                    // The answer is whole; only its last event is missing.
-                    Err(error) if gathered.end.is_some() => {
-                        tracing::debug!("after the end of the answer: {error}");
-                        break;
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            gathered.finish(&self.model)
+            let events = self.endpoint.open(self.body(request)).await?;
+            read(events, sink, &self.model).await
         })
     }
 }
@@ -244,254 +234,5 @@ fn object(arguments: &str) -> Box<RawValue> {
         Ok(json) if json.get().trim_start().starts_with('{') => json,
         _ => serde_json::value::to_raw_value(&json!({"arguments": arguments}))
             .expect("invariant: a JSON value can be written"),
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Event {
-    MessageStart {
-        message: MessageStart,
-    },
-    ContentBlockStart {
-        index: u64,
-        content_block: Box<RawValue>,
-    },
-    ContentBlockDelta {
-        index: u64,
-        delta: Delta,
-    },
-    MessageDelta {
-        delta: MessageDelta,
-        #[serde(default)]
-        usage: UsageTold,
-    },
-    MessageStop,
-    Error {},
-    #[serde(other)]
-    Other,
-}
-
-#[derive(Deserialize)]
-struct MessageStart {
-    #[serde(default)]
-    model: String,
-    #[serde(default)]
-    usage: UsageTold,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Start {
-    Text {
-        #[serde(default)]
-        text: String,
-    },
-    Thinking {
-        #[serde(default)]
-        thinking: String,
-        #[serde(default)]
-        signature: String,
-    },
-    RedactedThinking {},
-    ToolUse {
-        id: String,
-        name: String,
-        #[serde(default)]
-        input: Map<String, Value>,
-    },
-    #[serde(other)]
-    Other,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Delta {
-    TextDelta {
-        text: String,
-    },
-    InputJsonDelta {
-        partial_json: String,
-    },
-    ThinkingDelta {
-        thinking: String,
-    },
-    SignatureDelta {
-        signature: String,
-    },
-    #[serde(other)]
-    Other,
-}
-
-#[derive(Deserialize)]
-struct MessageDelta {
-    stop_reason: Option<String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct UsageTold {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
-}
-
-/// What of an answer has come.
-#[derive(Default)]
-struct Gathered {
-    blocks: Vec<(u64, BlockGathered)>,
-    told: UsageTold,
-    model: String,
-    end: Option<End>,
-    stopped: bool,
-}
-
-enum BlockGathered {
-    Text(String),
-    Thinking {
-        text: String,
-        signature: String,
-    },
-    Sealed(String),
-    Call {
-        id: String,
-        name: String,
-        input: Map<String, Value>,
-        arguments: String,
-    },
-    /// A kind of block that did not exist when this was written.
-    Unknown,
-}
-
-impl Gathered {
-    fn take(&mut self, data: &str, sink: &mut Sink) -> Result<(), ModelError> {
-        let misunderstood = |error: serde_json::Error| {
-            ModelError::new(FailureClass::Transient, format!("the provider's stream cannot be understood: {error}"))
-        };
-        match serde_json::from_str(data).map_err(misunderstood)? {
-            Event::MessageStart { message } => {
-                self.model = message.model;
-                self.usage(message.usage, sink);
-            }
-            Event::ContentBlockStart { index, content_block } => {
-                let start = serde_json::from_str(content_block.get()).map_err(misunderstood)?;
-                let block = match start {
-                    Start::Text { text } => {
-                        sink.text(text.clone());
-                        BlockGathered::Text(text)
-                    }
-                    Start::Thinking { thinking, signature } => {
-                        sink.reasoning(thinking.clone());
-                        BlockGathered::Thinking { text: thinking, signature }
-                    }
-                    Start::RedactedThinking {} => BlockGathered::Sealed(content_block.get().to_owned()),
-                    Start::ToolUse { id, name, input } => {
-                        BlockGathered::Call { id, name, input, arguments: String::new() }
-                    }
-                    Start::Other => BlockGathered::Unknown,
-                };
-                self.blocks.push((index, block));
-            }
-            Event::ContentBlockDelta { index, delta } => self.delta(index, delta, sink)?,
-            Event::MessageDelta { delta, usage } => {
-                self.usage(usage, sink);
-                match delta.stop_reason.as_deref() {
-                    None => {}
-                    Some("max_tokens" | "model_context_window_exceeded") => self.end = Some(End::Length),
-                    Some("refusal") => self.end = Some(End::Declined),
-                    Some(_) => self.end = Some(End::Finished),
-                }
-            }
-            Event::MessageStop => self.stopped = true,
-            Event::Error {} => return Err(Refusal::read(data).in_stream()),
-            Event::Other => {}
-        }
-        Ok(())
-    }
-
-    fn delta(&mut self, index: u64, delta: Delta, sink: &mut Sink) -> Result<(), ModelError> {
-        let block = self.blocks.iter_mut().rev().find(|(at, _)| *at == index).map(|(_, block)| block);
-        match (block, delta) {
-            (Some(BlockGathered::Text(text)), Delta::TextDelta { text: more }) => {
-                text.push_str(&more);
-                sink.text(more);
-            }
-            (Some(BlockGathered::Thinking { text, .. }), Delta::ThinkingDelta { thinking }) => {
-                text.push_str(&thinking);
-                sink.reasoning(thinking);
-            }
-            (Some(BlockGathered::Thinking { signature, .. }), Delta::SignatureDelta { signature: more }) => {
-                signature.push_str(&more);
-            }
-            (Some(BlockGathered::Call { arguments, .. }), Delta::InputJsonDelta { partial_json }) => {
-                arguments.push_str(&partial_json);
-            }
-            (Some(BlockGathered::Unknown), _) | (_, Delta::Other) => {}
-            _ => {
-                return Err(ModelError::new(
-                    FailureClass::Transient,
-                    "the provider's stream cannot be understood: it goes on with a block that it did not begin",
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// What is told later replaces what was told before; what is not told again stays.
-    fn usage(&mut self, told: UsageTold, sink: &mut Sink) {
-        let kept = &mut self.told;
-        kept.input_tokens = told.input_tokens.or(kept.input_tokens);
-        kept.output_tokens = told.output_tokens.or(kept.output_tokens);
-        kept.cache_read_input_tokens = told.cache_read_input_tokens.or(kept.cache_read_input_tokens);
-        kept.cache_creation_input_tokens = told.cache_creation_input_tokens.or(kept.cache_creation_input_tokens);
-        sink.usage(self.total());
-    }
-
-    fn total(&self) -> Usage {
-        let cached_tokens = self.told.cache_read_input_tokens.unwrap_or_default();
-        let made = self.told.cache_creation_input_tokens.unwrap_or_default();
-        Usage {
-            input_tokens: self.told.input_tokens.unwrap_or_default() + cached_tokens + made,
-            output_tokens: self.told.output_tokens.unwrap_or_default(),
-            cached_tokens,
-        }
-    }
-
-    fn finish(self, model: &str) -> Result<Answer, ModelError> {
-        let Some(end) = self.end else {
-            return Err(ModelError::new(
-                FailureClass::Transient,
-                "the provider's answer was not whole: its stream ended without a stop reason",
-            ));
-        };
-        let usage = self.total();
-        let sealed = |json| Some(Sealed { provider: KIND.to_owned(), json });
-        let blocks = self
-            .blocks
-            .into_iter()
-            .filter_map(|(_, block)| match block {
-                BlockGathered::Text(text) => (!text.is_empty()).then_some(Block::Text(text)),
-                BlockGathered::Thinking { text, signature } => {
-                    // Without a signature it would be refused.
-                    let sealed = if signature.is_empty() {
-                        None
-                    } else {
-                        sealed(json!({"type": "thinking", "thinking": text, "signature": signature}).to_string())
-                    };
-                    Some(Block::Reasoning { text, sealed })
-                }
-                BlockGathered::Sealed(json) => Some(Block::Reasoning { text: String::new(), sealed: sealed(json) }),
-                BlockGathered::Call { id, name, input, arguments } => {
-                    // Some endpoints send the whole input with the beginning.
-                    let whole = arguments.is_empty() && !input.is_empty();
-                    let arguments = if whole { Value::Object(input).to_string() } else { arguments };
-                    Some(Block::Call { provider_id: id, name, arguments })
-                }
-                BlockGathered::Unknown => None,
-            })
-            .collect();
-        let model = if self.model.is_empty() { model.to_owned() } else { self.model };
-        Ok(Answer { blocks, end, usage, model })
     }
 }

@@ -80,9 +80,11 @@ impl Endpoint {
             }
         };
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let streams = !(kind.starts_with("application/json") || kind.starts_with("text/html"));
-        if response.status().is_success() && streams {
-            return Ok(Events::new(Box::pin(response.bytes_stream()), &self.limits));
+        if response.status().is_success() && !kind.starts_with("text/html") {
+            // Some servers answer whole where a stream was asked for.
+            let whole = kind.starts_with("application/json");
+            let bytes = Box::pin(response.bytes_stream());
+            return Ok(if whole { Events::whole(bytes, &self.limits) } else { Events::new(bytes, &self.limits) });
         }
         Err(self.refusal(response).await)
     }

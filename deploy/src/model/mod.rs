@@ -19,7 +19,7 @@
 //!
 //! ```
 //! use futures::future::BoxFuture;
-//! use slackwater::core::record::{Block, End, Usage};
+//! use slackwater_core::record::{Block, End, Usage};
 //! use slackwater::model::{Answer, Model, ModelError, Request, Sink};
 //!
 //! struct Parrot;
@@ -63,6 +63,14 @@ pub mod scripted;
 mod sse;
 mod view;
 
+#[cfg(test)]
+mod bodies;
+#[cfg(test)]
+pub(crate) mod conformance;
+#[cfg(test)]
+mod misbehaviour;
+#[cfg(test)]
+mod streams;
 #[cfg(test)]
 mod tests;
 

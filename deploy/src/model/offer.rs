@@ -10,20 +10,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The JSON of the tools that were offered last.
 #[derive(Default)]
-pub(super) struct Offer(Mutex<Option<(Arc<[ToolSpec]>, Arc<RawValue>)>>);
+pub(super) struct Offer(Mutex<Option<Made>>);
+
+struct Made {
+    of: Arc<[ToolSpec]>,
+    json: Arc<RawValue>,
+}
 
 impl Offer {
     /// The JSON of these tools: what was made of the same snapshot before, or what `form` makes of each.
     pub(super) fn json(&self, tools: &Arc<[ToolSpec]>, form: fn(&ToolSpec, Value) -> Value) -> Arc<RawValue> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, json)) = &*kept
+        if let Some(Made { of, json }) = &*kept
             && Arc::ptr_eq(of, tools)
         {
             return json.clone();
         }
         let all: Vec<Value> = tools.iter().map(|tool| form(tool, schema(tool))).collect();
         let json: Arc<RawValue> = to_raw_value(&all).expect("invariant: a JSON value can be written").into();
-        *kept = Some((tools.clone(), json.clone()));
+        *kept = Some(Made { of: tools.clone(), json: json.clone() });
         json
     }
 }

@@ -134,15 +134,21 @@ impl Queue {
 /// The tools that the model is told of: the catalog's and the built-in ones.
 struct Tools {
     catalog: Catalog,
-    made: Option<(Arc<[ToolSpec]>, Arc<[ToolSpec]>)>,
+    made: Option<Made>,
+}
+
+/// A snapshot of the catalog, and what was made of it.
+struct Made {
+    of: Arc<[ToolSpec]>,
+    all: Arc<[ToolSpec]>,
 }
 
 impl Tools {
     /// The same allocation as long as the catalog gives the same one, so that providers can keep what they make of it.
     fn snapshot(&mut self) -> Arc<[ToolSpec]> {
         let offered = self.catalog.tools();
-        if let Some((from, all)) = &self.made
-            && Arc::ptr_eq(from, &offered)
+        if let Some(Made { of, all }) = &self.made
+            && Arc::ptr_eq(of, &offered)
         {
             return all.clone();
         }
@@ -155,7 +161,7 @@ impl Tools {
         });
         let all: Arc<[ToolSpec]> =
             offered.iter().filter(|tool| !reserved(&tool.name)).cloned().chain(built_in).collect();
-        self.made = Some((offered, all.clone()));
+        self.made = Some(Made { of: offered, all: all.clone() });
         all
     }
 }

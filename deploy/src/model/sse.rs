@@ -1,6 +1,6 @@
 //! Server-sent events: a provider's stream as a sequence of events.
 //!
-//! In: bytes, cut anywhere. Out: the data of each event. Always: a provider that says nothing for too long, says too much
+//! In: bytes, cut anywhere; or the whole answer of a provider that does not stream. Out: the data of each event. Always: a provider that says nothing for too long, says too much
 //! or breaks off is an error that may pass; a comment counts as a sign of life.
 
 use super::{Limits, ModelError};
@@ -11,7 +11,15 @@ use sse_stream::SseByteStream;
 use std::time::Duration;
 
 /// The events of one answer.
-pub(super) struct Events(SseByteStream<BoxStream<'static, Result<Bytes, Broken>>>);
+pub(super) struct Events(Source);
+
+enum Source {
+    Stream(Box<SseByteStream<Chunks>>),
+    Whole(Chunks),
+    Over,
+}
+
+type Chunks = BoxStream<'static, Result<Bytes, Broken>>;
 
 /// Why the bytes end before the answer does.
 #[derive(Debug, thiserror::Error)]
@@ -30,45 +38,73 @@ impl Events {
         bytes: impl Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static,
         limits: &Limits,
     ) -> Self {
-        let silence = Duration::from_millis(limits.chunk_timeout_ms);
-        let most = limits.answer_bytes_max;
-        let bounded = futures::stream::unfold((bytes, 0_usize), move |(mut bytes, so_far)| async move {
-            let next = match tokio::time::timeout(silence, bytes.next()).await {
-                Err(_) => Err(Broken::Silent(silence)),
-                Ok(None) => return None,
-                Ok(Some(Err(error))) => Err(Broken::Line(causes(&error))),
-                Ok(Some(Ok(chunk))) if so_far + chunk.len() > most => Err(Broken::TooLong(most)),
-                Ok(Some(Ok(chunk))) => Ok(chunk),
-            };
-            let so_far = so_far + next.as_ref().map_or(0, Bytes::len);
-            Some((next, (bytes, so_far)))
-        });
-        Self(SseByteStream::new(bounded.boxed()))
+        Self(Source::Stream(Box::new(SseByteStream::new(bounded(bytes, limits)))))
+    }
+
+    /// All of these bytes as one event.
+    pub(super) fn whole<E: std::error::Error + Send + 'static>(
+        bytes: impl Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static,
+        limits: &Limits,
+    ) -> Self {
+        Self(Source::Whole(bounded(bytes, limits)))
     }
 
     /// The data of the next event that has any; nothing at the end of the stream.
     pub(super) async fn next(&mut self) -> Result<Option<String>, ModelError> {
-        loop {
-            match self.0.next().await {
-                None => return Ok(None),
-                Some(Ok(event)) => match event.data {
-                    Some(data) if !data.is_empty() => return Ok(Some(data)),
-                    _ => {}
-                },
-                Some(Err(error)) => {
-                    let what = match &error {
-                        sse_stream::Error::Body(broken) => broken.to_string(),
-                        _ => "its stream is not made of server-sent events".to_owned(),
-                    };
-                    let too_long = matches!(&error, sse_stream::Error::Body(broken)
-                        if matches!(broken.downcast_ref(), Some(Broken::TooLong(_))));
-                    // Another attempt at an answer that is too long would be paid for and as long.
-                    let class = if too_long { FailureClass::Fatal } else { FailureClass::Transient };
-                    return Err(ModelError::new(class, format!("the provider's answer was not whole: {what}")));
+        match &mut self.0 {
+            Source::Over => Ok(None),
+            Source::Whole(chunks) => {
+                let mut all = Vec::new();
+                while let Some(chunk) = chunks.next().await {
+                    all.extend_from_slice(&chunk.map_err(|broken| not_whole(Some(&broken)))?);
                 }
+                self.0 = Source::Over;
+                String::from_utf8(all).map(Some).map_err(|_| not_whole(None))
             }
+            Source::Stream(events) => loop {
+                match events.next().await {
+                    None => return Ok(None),
+                    Some(Ok(event)) => match event.data {
+                        Some(data) if !data.is_empty() => return Ok(Some(data)),
+                        _ => {}
+                    },
+                    Some(Err(sse_stream::Error::Body(broken))) => return Err(not_whole(broken.downcast_ref())),
+                    Some(Err(_)) => return Err(not_whole(None)),
+                }
+            },
         }
     }
+}
+
+/// The bytes, as long as they keep coming and are not too many.
+fn bounded<E: std::error::Error + Send + 'static>(
+    bytes: impl Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static,
+    limits: &Limits,
+) -> Chunks {
+    let silence = Duration::from_millis(limits.chunk_timeout_ms);
+    let most = limits.answer_bytes_max;
+    futures::stream::unfold((bytes, 0_usize), move |(mut bytes, so_far)| async move {
+        let next = match tokio::time::timeout(silence, bytes.next()).await {
+            Err(_) => Err(Broken::Silent(silence)),
+            Ok(None) => return None,
+            Ok(Some(Err(error))) => Err(Broken::Line(causes(&error))),
+            Ok(Some(Ok(chunk))) if so_far + chunk.len() > most => Err(Broken::TooLong(most)),
+            Ok(Some(Ok(chunk))) => Ok(chunk),
+        };
+        let so_far = so_far + next.as_ref().map_or(0, Bytes::len);
+        Some((next, (bytes, so_far)))
+    })
+    .boxed()
+}
+
+fn not_whole(broken: Option<&Broken>) -> ModelError {
+    let class = match broken {
+        // Another attempt at an answer that is too long would be paid for and as long.
+        Some(Broken::TooLong(_)) => FailureClass::Fatal,
+        _ => FailureClass::Transient,
+    };
+    let what = broken.map_or_else(|| "it is not made of UTF-8 text".to_owned(), Broken::to_string);
+    ModelError::new(class, format!("the provider's answer was not whole: {what}"))
 }
 
 /// An error and what it comes from, in one line.

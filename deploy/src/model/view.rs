@@ -60,13 +60,13 @@ const ID_LENGTH_MAX: usize = 40;
 /// The most characters of a tool's name that all providers take.
 const NAME_LENGTH_MAX: usize = 64;
 
-/// The history's turns, as they are shown to this kind of provider.
-pub(super) fn turns<'a>(history: &'a History, provider: &str) -> Vec<Turn<'a>> {
+/// The history's turns, with the reasoning that this kind of provider sealed; with none for a provider that seals nothing.
+pub(super) fn turns<'a>(history: &'a History, seals: Option<&str>) -> Vec<Turn<'a>> {
     let mut view = View::default();
     for item in history.to_vec() {
         match &**item {
             Item::User { content, .. } => view.user(said(content, "(an empty message)")),
-            Item::Assistant { number, blocks, cut } => view.assistant(*number, blocks, *cut, provider),
+            Item::Assistant { number, blocks, cut } => view.assistant(*number, blocks, *cut, seals),
             Item::Result(answer) => match view.ids.get(&answer.call) {
                 Some(id) => {
                     let content = said(&answer.content, "(no output)");
@@ -93,7 +93,8 @@ pub(super) fn turns<'a>(history: &'a History, provider: &str) -> Vec<Turn<'a>> {
             }
         }
     }
-    if let Some(Turn::Assistant(_)) = view.turns.last() {
+    // What the model said may have been nothing that can be shown to this provider.
+    if let None | Some(Turn::Assistant(_)) = view.turns.last() {
         view.user(vec![Said::Text("(Go on.)".into())]);
     }
     view.turns
@@ -115,7 +116,7 @@ impl<'a> View<'a> {
         }
     }
 
-    fn assistant(&mut self, number: u64, blocks: &'a [Block], cut: bool, provider: &str) {
+    fn assistant(&mut self, number: u64, blocks: &'a [Block], cut: bool, seals: Option<&str>) {
         let mut index = 0;
         for (position, block) in blocks.iter().enumerate() {
             match block {
@@ -124,7 +125,7 @@ impl<'a> View<'a> {
                     self.part(Part::Text(format!("{text} [interrupted]").into()));
                 }
                 Block::Text(text) => self.part(Part::Text(text.into())),
-                Block::Reasoning { sealed: Some(sealed), .. } if sealed.provider == provider => {
+                Block::Reasoning { sealed: Some(sealed), .. } if Some(&*sealed.provider) == seals => {
                     self.part(Part::Sealed(sealed));
                 }
                 Block::Reasoning { .. } => {}

@@ -15,6 +15,6 @@ pub fn to_shards<'a, G: 'a, S: 'a>(
     count: u32,
 ) -> Port<FromGateway, Cluster<'a, S>> {
     requests
-        .map(q!(move |request| (MemberId::<S>::from_raw_id(request.shard(count)), request)))
+        .map(q!(move |request| (MemberId::from_raw_id(request.shard(count)), request)))
         .demux(shards, TCP.fail_stop().bincode())
 }
