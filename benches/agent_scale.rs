@@ -44,7 +44,7 @@ struct Arguments {
     #[arg(long, default_value_t = 4_096)]
     under_way: usize,
     /// How often everything is measured; medians are printed.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 5)]
     repeats: usize,
     /// Only without a disk.
     #[arg(long, conflicts_with = "durable")]

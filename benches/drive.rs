@@ -119,11 +119,9 @@ impl Drive {
         // An agent that no workload has.
         let thread = thread_of(u32::MAX);
         play.message(u32::MAX, 0, &self.gateway);
-        while let Some(asked) = self.model.receive.recv().await {
-            match asked {
-                ToModel::Prompt(prompt) if prompt.thread == thread => return,
-                other => unreachable!("only threads with something in flight are awakened, and none has: {other:?}"),
-            }
+        match self.model.receive.recv().await {
+            Some(ToModel::Prompt(prompt)) if prompt.thread == thread => {}
+            other => unreachable!("only threads with something in flight are awakened, and none has: {other:?}"),
         }
     }
 
