@@ -54,7 +54,6 @@ struct Log {
 }
 
 #[derive(Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one, for as long as the program runs")]
 enum Command {
     /// Run agents and answer over HTTP until told to stop
     Serve(command::serve::Arguments),
