@@ -20,6 +20,10 @@ const LOG_FILE: &str = "cluster.log";
 /// How often it is looked whether the cluster is ready, and still there.
 const LOOK_MS: u64 = 200;
 
+/// How often in a row the gateway may fail to answer before the cluster is taken for broken. Hydro's channels are fail-stop: a
+/// location that ends takes those along that send to it, and the wired group starts again only as a whole.
+const SILENT_LOOKS_MAX: u32 = 25;
+
 /// How many lines of the launcher's last words are shown.
 const LAST_WORDS: usize = 12;
 
@@ -163,16 +167,25 @@ impl Launcher {
     async fn watch(&mut self, address: std::net::SocketAddr) -> String {
         let client = reqwest::Client::new();
         let ready = format!("http://{address}/ready");
-        let mut told = false;
+        let mut silent_looks = None;
         loop {
             match self.0.try_wait() {
                 Ok(None) => {}
                 Ok(Some(status)) => return format!("the launcher has ended ({status})"),
                 Err(error) => return format!("the launcher cannot be watched: {error}"),
             }
-            if !told && client.get(&ready).send().await.is_ok_and(|answer| answer.status().is_success()) {
-                told = true;
-                output::line(format!("ready: http://{address}"));
+            let look = client.get(&ready).timeout(Duration::from_secs(1)).send().await;
+            match (look.is_ok_and(|answer| answer.status().is_success()), silent_looks) {
+                (true, None) => {
+                    silent_looks = Some(0);
+                    output::line(format!("ready: http://{address}"));
+                }
+                (true, Some(_)) => silent_looks = Some(0),
+                (false, None) => {}
+                (false, Some(SILENT_LOOKS_MAX)) => {
+                    return "the gateway does not answer any more: a location has ended, and takes the others along; start the cluster again, what was acknowledged is on disk".to_owned();
+                }
+                (false, Some(looks)) => silent_looks = Some(looks + 1),
             }
             tokio::time::sleep(Duration::from_millis(LOOK_MS)).await;
         }
