@@ -238,7 +238,8 @@ async fn a_failed_sync_stops_the_shard() {
                 )
             })
             .collect();
-        let failure = journal.failed().await.to_string();
+        let failed = tokio::time::timeout(Duration::from_secs(30), journal.failed()).await;
+        let failure = failed.expect("a_failed_sync_stops_the_shard: the journal says that it failed").to_string();
         assert!(failure.contains("sync") && failure.contains("a failing disk"), "{failure}");
         gateway.fail(&failure);
         shard.stop().await.unwrap();
