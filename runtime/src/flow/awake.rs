@@ -88,10 +88,21 @@ impl ToWorld {
     }
 }
 
+/// What a step of a tick sees: its items one by one, and then its end.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Moment<T> {
+    /// An item.
+    Item(T),
+    /// There are no more in this tick.
+    TickEnd,
+}
+
 /// The threads that are in memory.
 #[derive(Clone, Debug, Default)]
 pub struct Awake {
     threads: BTreeMap<ThreadId, Slot>,
+    /// Those that something happened to in this tick.
+    touched: Vec<ThreadId>,
     /// The number of threads that was told last.
     told: usize,
 }
@@ -114,37 +125,47 @@ struct Present {
 }
 
 impl Awake {
-    /// Takes what the journal sent in one tick.
-    pub fn step(&mut self, batch: Vec<FromJournal>) -> Vec<ToWorld> {
+    /// Takes what the journal sent in a tick, item by item, and the tick's end.
+    pub fn step(&mut self, moment: Moment<FromJournal>) -> Vec<ToWorld> {
         let mut out = Vec::new();
-        let mut touched = Vec::new();
-        for item in batch {
-            match item {
-                FromJournal::Committed(records) => records.into_iter().for_each(|record| {
-                    touched.push(record.arrival.thread);
-                    self.admit(record, &mut out);
-                }),
-                FromJournal::Recalled { thread, records } => {
-                    touched.push(thread);
-                    self.recalled(thread, records, &mut out);
-                }
-                FromJournal::Wake { thread, last } => self.recall(thread, last + 1, Vec::new(), &mut out),
-                FromJournal::Refused(Arrival { ticket, .. }, why) => refuse(ticket, why, &mut out),
-                FromJournal::Resting(rest) => out.extend(rest.timers.into_iter().map(|(call, due_ms)| {
-                    ToWorld::Timer(ToTimer::Arm { thread: rest.thread, call, due: crate::effect::Due::At(due_ms) })
-                })),
-                FromJournal::Reply(ticket, reply) => out.push(ToWorld::Gateway(ToGateway::Reply(ticket, reply))),
-            }
+        match moment {
+            Moment::Item(item) => self.take(item, &mut out),
+            Moment::TickEnd => self.end_tick(&mut out),
         }
+        out
+    }
+
+    fn take(&mut self, item: FromJournal, out: &mut Vec<ToWorld>) {
+        match item {
+            FromJournal::Committed(records) => records.into_iter().for_each(|record| {
+                self.touched.push(record.arrival.thread);
+                self.admit(record, out);
+            }),
+            FromJournal::Recalled { thread, records } => {
+                self.touched.push(thread);
+                self.recalled(thread, records, out);
+            }
+            FromJournal::Wake { thread, last } => self.recall(thread, last + 1, Vec::new(), out),
+            FromJournal::Refused(Arrival { ticket, .. }, why) => refuse(ticket, why, out),
+            FromJournal::Resting(rest) => out.extend(rest.timers.into_iter().map(|(call, due_ms)| {
+                ToWorld::Timer(ToTimer::Arm { thread: rest.thread, call, due: crate::effect::Due::At(due_ms) })
+            })),
+            FromJournal::Reply(ticket, reply) => out.push(ToWorld::Gateway(ToGateway::Reply(ticket, reply))),
+        }
+    }
+
+    fn end_tick(&mut self, out: &mut Vec<ToWorld>) {
+        let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
         touched.dedup();
-        touched.into_iter().for_each(|thread| self.settle(thread, &mut out));
+        touched.drain(..).for_each(|thread| self.settle(thread, out));
+        // The room is used again in the next tick.
+        self.touched = touched;
         if self.told != self.threads.len() {
             let change = self.threads.len() as isize - self.told as isize;
             self.told = self.threads.len();
             out.push(ToWorld::Gateway(ToGateway::Awake(change)));
         }
-        out
     }
 
     fn admit(&mut self, record: Committed, out: &mut Vec<ToWorld>) {

@@ -4,6 +4,7 @@
 //! that one sync serves all who arrived together.
 
 use super::Port;
+use super::awake::Moment;
 use crate::record::Arrival;
 use hydro_lang::location::{Location, TopLevel};
 use hydro_lang::prelude::*;
@@ -23,6 +24,27 @@ where
         let completions = use::batch(completions, nondet!(/** as above */));
         let tools = use::batch(tools, nondet!(/** as above */));
         let timers = use::batch(timers, nondet!(/** as above */));
-        inputs.chain(completions).chain(tools).chain(timers).collect_vec().into_stream().filter(q!(|batch| !batch.is_empty()))
+        let mut gathered = use::state(|l| l.singleton(q!(Gathered::default())));
+        let gathered = gathered.by_mut();
+        let end = inputs.location().singleton(q!(Moment::TickEnd)).into_stream();
+        let records = inputs.chain(completions).chain(tools).chain(timers);
+        records.map(q!(|record| Moment::Item(record))).chain(end).flat_map_ordered(q!(|moment| gathered.step(moment)))
+    }
+}
+
+/// The records of a tick, until it ends.
+#[derive(Clone, Debug, Default)]
+pub struct Gathered(Vec<Arrival>);
+
+impl Gathered {
+    /// Keeps a record; gives all of them away when the tick ends, if there is any.
+    pub fn step(&mut self, moment: Moment<Arrival>) -> Option<Vec<Arrival>> {
+        match moment {
+            Moment::Item(record) => {
+                self.0.push(record);
+                None
+            }
+            Moment::TickEnd => (!self.0.is_empty()).then(|| std::mem::take(&mut self.0)),
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! a record that is on stable storage.
 
 use super::Port;
-use super::awake::{Awake, ToWorld};
+use super::awake::{Awake, Moment, ToWorld};
 use crate::port::FromJournal;
 use hydro_lang::location::{Location, TopLevel};
 use hydro_lang::prelude::*;
@@ -18,6 +18,7 @@ where
         let tick = use::batch(journal, nondet!(/** the journal's order fixes each thread's order; a tick only decides which records share a prompt, and the prompt names what it has seen */));
         let mut awake = use::state(|l| l.singleton(q!(Awake::default())));
         let awake = awake.by_mut();
-        tick.collect_vec().into_stream().flat_map_ordered(q!(|batch| awake.step(batch)))
+        let end = tick.location().singleton(q!(Moment::TickEnd)).into_stream();
+        tick.map(q!(|item| Moment::Item(item))).chain(end).flat_map_ordered(q!(|moment| awake.step(moment)))
     }
 }
