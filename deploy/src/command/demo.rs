@@ -3,9 +3,12 @@
 //! In: nothing. Out: a timeline that a person can follow. Always: status 0 only if every step was really seen; when it
 //! ends, in whatever way, its processes have ended and its directory is gone.
 
+mod look;
 mod process;
 mod story;
+mod stream;
 mod timeline;
+mod tools;
 
 use super::Failure;
 use crate::output;

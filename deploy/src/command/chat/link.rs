@@ -30,7 +30,7 @@ enum Reach {
     /// A runtime of this process.
     Here { runtime: Box<Runtime>, events: Option<Subscription> },
     /// A runtime elsewhere.
-    There { client: Client, events: Option<Events> },
+    There { client: Client, events: Option<Box<Events>> },
 }
 
 impl Told {
@@ -202,7 +202,7 @@ impl Link {
             }
             Reach::There { client, events: events @ None } => {
                 let opened = client.events(&path, Some(&after.to_string())).await;
-                *events = Some(opened.map_err(Failure::because)?);
+                *events = Some(Box::new(opened.map_err(Failure::because)?));
             }
             Reach::Here { .. } | Reach::There { .. } => {}
         }

@@ -3,15 +3,17 @@
 //! In: an empty directory. Out: the timeline, and what was proven. Always: each step is looked at from outside (over HTTP,
 //! in the stream, at the tool server, in the journal) within a bound; the first that is not as it should be ends the story.
 
+use super::look::{check, children_of, journal_bytes, text, until};
 use super::process::Process;
+use super::stream::Stream;
 use super::timeline::Timeline;
+use super::tools::Tools;
 use crate::command::Failure;
-use crate::command::client::{Client, Events, Told};
+use crate::command::client::Client;
 use crate::output;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
-use tokio::sync::mpsc;
 
 const THREAD: &str = "release";
 const MESSAGE: &str = "Build the release and tell me how it went.";
@@ -19,8 +21,6 @@ const MESSAGE: &str = "Build the release and tell me how it went.";
 const MESSAGE_ID: &str = "demo-1";
 const SCRIPT: &str = include_str!("script.toml");
 
-/// How long each step may take.
-const STEP_MS: u64 = 15_000;
 /// How long the runtime stays dead at least.
 const DEAD_MS: u64 = 2_000;
 
@@ -48,13 +48,15 @@ pub(super) async fn tell(directory: &Path) -> Result<(), Failure> {
     time.seen("the message is on disk, as record 1 of the thread");
 
     // (c) The agent calls the tool, the tool takes the call over.
-    let mut events = client.events(THREAD, None).await.map_err(Failure::because)?;
-    let turn = next(&mut events, "turn").await?;
+    let mut stream = Stream::default();
+    stream.connect(&client, THREAD).await?;
+    let turn = stream.next("turn").await?;
     let call = &turn.data["calls"][0];
     check(call["name"] == "start_build", "the agent does not call start_build", &turn.data)?;
     time.tell("agent", format_args!("\u{201c}{}\u{201d}", text(&turn.data, "text")));
     time.tell("agent", format_args!("calls start_build({})", call["arguments"]));
-    let waiting = next(&mut events, "waiting").await?;
+    tools.show();
+    stream.next("waiting").await?;
     let accepted = tools.next("accepted").await?;
     let thread = text(&taken, "thread");
     let expected = format!("{thread}.{}", text(call, "id"));
@@ -67,13 +69,13 @@ pub(super) async fn tell(directory: &Path) -> Result<(), Failure> {
     // (d) What waiting costs.
     let status = until(&client, "/v1/status", "the thread stays awake", |status| status["awake"] == 0).await?;
     let (children, journal) = (children_of(runtime.id())?, journal_bytes(&directory.join("data"))?);
-    check(children == 0, "the runtime has processes of its own", &Value::from(children))?;
+    check(children == 0, "the runtime has processes of its own", &json!(children))?;
     let resident = status["resident_bytes"].as_f64().unwrap_or_default() / (1 << 20) as f64;
     time.seen(format_args!(
         "awake threads: 0. The agent is {journal} bytes on disk and an index entry, and no process;"
     ));
     time.seen(format_args!("the whole runtime has {resident:.1} MiB resident"));
-    drop(events);
+    stream.disconnect();
 
     // (e) kill -9, and a build that ends while nobody listens.
     tools.until_step(3).await?;
@@ -90,8 +92,7 @@ pub(super) async fn tell(directory: &Path) -> Result<(), Failure> {
     // (f) A new life at the same address.
     let (runtime, _) = start_runtime(directory, &tools.url, &address).await?;
     time.tell("runtime", format_args!("started again: process {}, the same address and journal", runtime.id()));
-    let last = waiting.id.clone().unwrap_or_default();
-    let mut events = client.events(THREAD, Some(&last)).await.map_err(Failure::because)?;
+    stream.connect(&client, THREAD).await?;
     let again = client.send(THREAD, MESSAGE_ID, MESSAGE).await.map_err(Failure::because)?;
     check(again["number"] == 1 && again["duplicate"] == true, "the repeated message was taken twice", &again)?;
     time.seen("the same message again is recognised: still record 1");
@@ -99,20 +100,25 @@ pub(super) async fn tell(directory: &Path) -> Result<(), Failure> {
     // (g) The result comes by the same URL, and the agent reports.
     let delivered = tools.next("delivered").await?;
     check(delivered["callback_url"] == accepted["callback_url"], "the callback URL has changed", &delivered)?;
-    let result = next(&mut events, "result").await?;
+    let result = stream.next("result").await?;
     check(result.data["call"] == call["id"] && result.data["by"] == "tool", "not the build's result", &result.data)?;
     time.seen(format_args!(
         "the result is record {}: {}",
         text(&result.data, "id").trim_end_matches(".0"),
         text(&result.data, "text")
     ));
-    let report = next(&mut events, "turn").await?;
+    let report = stream.next("turn").await?;
     let said = text(&report.data, "text");
     check(said.contains(&text(&result.data, "text")), "the agent does not report the result", &report.data)?;
     time.tell("agent", format_args!("\u{201c}{said}\u{201d}"));
-    let idle = next(&mut events, "waiting").await?;
+    let idle = stream.next("waiting").await?;
     check(idle.data["waits"][0]["on"] == "input", "the thread does not rest", &idle.data)?;
-    drop(events);
+    stream.disconnect();
+    check(
+        stream.kinds == ["message", "turn", "result", "turn"],
+        "the stream has a gap or a repeat",
+        &json!(stream.kinds),
+    )?;
     until(&client, "/v1/status", "the thread stays awake", |status| status["awake"] == 0).await?;
     tools.check_one_build()?;
     time.seen("the tool was called once; the thread rests; awake threads: 0");
@@ -164,135 +170,7 @@ async fn start_runtime(directory: &Path, tools: &str, listen: &str) -> Result<(P
     Ok((process, ready))
 }
 
-/// The tool server, what it says, and what was seen of it.
-struct Tools {
-    process: Process,
-    url: String,
-    said: mpsc::UnboundedReceiver<Value>,
-    seen: Vec<Value>,
-}
-
-impl Tools {
-    async fn start(time: Timeline, directory: &Path) -> Result<Self, Failure> {
-        let (mut process, first) = Process::start("tools", &["demo-tools", "--end-with-parent"], directory).await?;
-        let url = format!("http://127.0.0.1:{}", first["port"]);
-        let (say, said) = mpsc::unbounded_channel();
-        let mut lines = process.take_lines();
-        tokio::spawn(async move {
-            while let Some(line) = lines.next().await {
-                show(time, &line);
-                if say.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Ok(Self { process, url, said, seen: Vec::new() })
-    }
-
-    /// Waits until it says that this has happened.
-    async fn next(&mut self, event: &str) -> Result<Value, Failure> {
-        self.until(event, |line| line["event"] == event).await
-    }
-
-    async fn until_step(&mut self, step: u64) -> Result<Value, Failure> {
-        self.until("step", |line| line["step"] == step).await
-    }
-
-    async fn until(&mut self, event: &str, fits: impl Fn(&Value) -> bool) -> Result<Value, Failure> {
-        loop {
-            let line = within(&format!("the tool server says {event:?}"), self.said.recv()).await?;
-            let line = line.ok_or_else(|| Failure::Failed("the tool server has ended".to_owned()))?;
-            self.seen.push(line.clone());
-            if fits(&line) {
-                return Ok(line);
-            }
-        }
-    }
-
-    fn check_one_build(&self) -> Result<(), Failure> {
-        let of = |event: &str| self.seen.iter().filter(|line| line["event"] == event).count();
-        let once = (of("accepted"), of("repeated"), of("delivered")) == (1, 0, 1);
-        check(once, "the build was not started and answered exactly once", &Value::from(self.seen.clone()))
-    }
-}
-
-/// What the tool server says, for people.
-fn show(time: Timeline, line: &Value) {
-    match line["event"].as_str() {
-        Some("step") => {
-            time.aside("  build", format_args!("{} of {}: {}", line["step"], line["of"], text(line, "name")));
-        }
-        Some("built") => time.aside("  build", text(line, "text")),
-        Some("undelivered") => {
-            let (why, again_ms) = (text(line, "why"), &line["again_in_ms"]);
-            time.aside("  build", format_args!("calls back: {why}; again in {again_ms} ms"));
-        }
-        Some("delivered") => time.aside("  build", "calls back by the same URL: taken"),
-        Some("gave up" | "repeated") => time.blow("  build", line),
-        _ => {}
-    }
-}
-
 async fn doctor(directory: &Path) -> Result<Value, Failure> {
     let (_, report) = Process::start("doctor", &["doctor", "data", "--json"], directory).await?;
     Ok(report)
-}
-
-/// Waits for an event of this kind; chunks and earlier words are passed over.
-async fn next(events: &mut Events, kind: &str) -> Result<Told, Failure> {
-    let told = within(&format!("the stream has a {kind}"), async {
-        loop {
-            match events.next().await {
-                Ok(told) if told.kind == kind || told.kind == "failure" => return Ok(told),
-                Ok(_) => {}
-                Err(error) => return Err(Failure::because(error)),
-            }
-        }
-    })
-    .await??;
-    check(told.kind == kind, "the agent failed", &told.data)?;
-    Ok(told)
-}
-
-/// Asks until the answer fits.
-async fn until(client: &Client, path: &str, fault: &str, fits: impl Fn(&Value) -> bool) -> Result<Value, Failure> {
-    let deadline = tokio::time::Instant::now() + Duration::from_millis(STEP_MS);
-    loop {
-        let answer = client.get(path).await.map_err(Failure::because)?;
-        if fits(&answer) {
-            return Ok(answer);
-        }
-        check(tokio::time::Instant::now() < deadline, fault, &answer)?;
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-async fn within<T>(what: &str, future: impl Future<Output = T>) -> Result<T, Failure> {
-    let bounded = tokio::time::timeout(Duration::from_millis(STEP_MS), future).await;
-    bounded.map_err(|_| Failure::Failed(format!("the demo has failed: not seen within {STEP_MS} ms that {what}")))
-}
-
-fn check(holds: bool, fault: &str, seen: &Value) -> Result<(), Failure> {
-    if holds { Ok(()) } else { Err(Failure::Failed(format!("the demo has failed: {fault}. Seen: {seen}"))) }
-}
-
-fn text(value: &Value, field: &str) -> String {
-    value[field].as_str().unwrap_or_default().to_owned()
-}
-
-/// How many processes have this one as their parent (proc(5): the fourth field of `stat`, after the name in parentheses).
-fn children_of(process: u32) -> Result<usize, Failure> {
-    let parent = process.to_string();
-    let is_child =
-        |stat: &str| stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)) == Some(&parent);
-    let entries = std::fs::read_dir("/proc").map_err(Failure::because)?;
-    // A process that has just ended has no entry any more.
-    let stats = entries.flatten().filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
-    Ok(stats.filter(|stat| is_child(stat)).count())
-}
-
-fn journal_bytes(directory: &Path) -> Result<u64, Failure> {
-    let entries = std::fs::read_dir(directory).map_err(Failure::because)?;
-    let segments = entries.flatten().filter(|entry| entry.path().extension().is_some_and(|end| end == "segment"));
-    Ok(segments.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum())
 }
