@@ -25,7 +25,6 @@ pub(super) struct Link {
     reach: Reach,
 }
 
-#[expect(clippy::large_enum_variant, reason = "there is one, for as long as the program runs")]
 enum Reach {
     /// A runtime of this process.
     Here { runtime: Box<Runtime>, events: Option<Subscription> },
