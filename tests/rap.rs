@@ -9,11 +9,14 @@
 //! | `agent` | a runtime with one server, and an agent that follows a plan |
 //! | `steering` | steering files are listed and loaded |
 //! | `sandbox` | a repository is cloned, searched, read, edited, and a command runs in it |
+//! | `arguments` | wrong arguments are told, mended, and in the end not asked for any more |
 
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub, reason = "a test that cannot go on should stop")]
 
 #[path = "rap/agent.rs"]
 mod agent;
+#[path = "rap/arguments.rs"]
+mod arguments;
 #[path = "support/kills.rs"]
 mod kills;
 #[path = "support/peers.rs"]
