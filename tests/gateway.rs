@@ -12,6 +12,8 @@ mod description;
 mod eventsource;
 #[path = "gateway/origin.rs"]
 mod origin;
+#[path = "support/peers.rs"]
+mod peers;
 #[path = "gateway/requests.rs"]
 mod requests;
 #[path = "support/shard.rs"]

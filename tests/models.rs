@@ -4,7 +4,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+#[path = "support/peers.rs"]
+mod peers;
+
 use futures::StreamExt;
+use peers::peer;
 use slackwater::catalog::{Catalog, ToolSpec};
 use slackwater::model::{self, Config, Limits, Provider, Secret};
 use slackwater_core::effect::Prompt;
@@ -14,7 +18,7 @@ use slackwater_core::port::{Chunk, FromModel, Part, ToModel};
 use slackwater_core::record::{Block, Completion, Content, End, Failure, FailureClass, Record};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,19 +43,10 @@ impl Drop for Server {
     }
 }
 
-/// A program of an installed peer.
-fn peer(program: &str) -> PathBuf {
-    let peers = std::env::var_os("SLACKWATER_PEERS")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers"), PathBuf::from);
-    let path = peers.join(program);
-    assert!(path.exists(), "{} is not installed; run: bash tests/peers/models.sh", path.display());
-    path
-}
-
 fn aimock(directory: &Path) -> Server {
     let fixtures = directory.join("fixtures.json");
     std::fs::write(&fixtures, include_str!("peers/aimock.json")).unwrap();
-    let mut child = Command::new(peer("aimock/node_modules/.bin/llmock"))
+    let mut child = Command::new(peer("aimock/node_modules/.bin/llmock", "models.sh"))
         .args(["--host", "127.0.0.1", "--port", "0", "--chunk-size", "5", "--strict", "--fixtures"])
         .arg(&fixtures)
         .stdout(Stdio::piped())
@@ -90,7 +85,7 @@ general_settings: {{master_key: {KEY}}}
     )
     .unwrap();
     let log = std::fs::File::create(directory.join("litellm.log")).unwrap();
-    let child = Command::new(peer("litellm/bin/litellm"))
+    let child = Command::new(peer("litellm/bin/litellm", "models.sh"))
         .args(["--host", "127.0.0.1", "--port", &port.to_string(), "--telemetry", "False", "--config"])
         .arg(&config)
         .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")

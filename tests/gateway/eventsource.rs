@@ -1,6 +1,7 @@
 //! A client that was not written here: the stock EventSource of npm reads a stream and resumes it by itself.
 
 use super::World;
+use super::peers::peer;
 use serde_json::Value;
 use slackwater::gateway::Config;
 use slackwater_core::port::Part;
@@ -17,14 +18,8 @@ fn repository() -> PathBuf {
 
 /// Where `tests/peers/eventsource.sh` has installed the client.
 fn installed() -> PathBuf {
-    let peers = std::env::var_os("SLACKWATER_PEERS").map_or_else(|| repository().join("target/peers"), PathBuf::from);
-    let root = peers.join("eventsource");
-    assert!(
-        root.join("node_modules/eventsource").is_dir(),
-        "the EventSource client is not installed at {}; run tests/peers/eventsource.sh (it needs node 20 and npm)",
-        root.display()
-    );
-    root.canonicalize().unwrap()
+    let client = peer("eventsource/node_modules/eventsource", "eventsource.sh").canonicalize().unwrap();
+    client.ancestors().nth(2).unwrap().to_owned()
 }
 
 struct Client {

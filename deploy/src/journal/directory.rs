@@ -22,8 +22,8 @@ pub struct FileDisk {
     path: PathBuf,
     writable: bool,
     files: Mutex<BTreeMap<u32, Arc<File>>>,
-    /// Held for its lock, which ends with it.
-    _lock: Option<File>,
+    /// Held for its lock.
+    lock: Option<File>,
 }
 
 impl FileDisk {
@@ -48,7 +48,7 @@ impl FileDisk {
         lock.set_len(0)
             .and_then(|()| write!(lock, "{}", std::process::id()))
             .map_err(|error| failed(&lock_path, error))?;
-        Ok(Self { path, writable: true, files: Mutex::default(), _lock: Some(lock) })
+        Ok(Self { path, writable: true, files: Mutex::default(), lock: Some(lock) })
     }
 
     /// Takes a directory only to look at it. Nothing in it is changed or made.
@@ -66,7 +66,7 @@ impl FileDisk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(&lock_path, error)),
         };
-        Ok(Self { path, writable: false, files: Mutex::default(), _lock: lock })
+        Ok(Self { path, writable: false, files: Mutex::default(), lock })
     }
 
     fn file(&self, segment: u32) -> io::Result<Arc<File>> {
@@ -76,6 +76,14 @@ impl FileDisk {
         }
         let file = OpenOptions::new().read(true).write(self.writable).open(self.path.join(file_name(segment)))?;
         Ok(keep(&mut files, segment, file))
+    }
+}
+
+impl Drop for FileDisk {
+    fn drop(&mut self) {
+        // Closing is not enough: a child that another thread is starting just now has the same open file until it runs its
+        // program. If the system cannot unlock, closing is what is left.
+        let _ = self.lock.as_ref().map(|lock| flock(lock, FlockOperation::Unlock));
     }
 }
 
@@ -172,5 +180,22 @@ impl Disk for FileDisk {
 
     fn directory(&self) -> String {
         self.path.display().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+    use super::*;
+
+    #[test]
+    fn a_directory_is_free_when_its_disk_is_gone_even_if_a_child_has_the_lock_file_still() {
+        let place = tempfile::tempdir().unwrap();
+        let disk = FileDisk::open(place.path()).unwrap();
+        assert!(matches!(FileDisk::open(place.path()), Err(JournalError::Owned { .. })));
+        // The same open file, as a child has it between its fork and its program.
+        let _inherited = disk.lock.as_ref().unwrap().try_clone().unwrap();
+        drop(disk);
+        FileDisk::open(place.path()).unwrap();
     }
 }

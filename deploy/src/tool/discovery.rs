@@ -5,9 +5,12 @@
 
 use super::Error;
 use super::config::http_url;
+use super::schema::{Schema, Schemas};
 use super::wire::Manifest;
 use crate::catalog::ToolSpec;
-use std::collections::BTreeSet;
+use slackwater_core::record::Origin;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest manifest that is read, in bytes.
@@ -28,10 +31,12 @@ pub(super) struct Toolset {
     pub(super) endpoint: String,
     /// What it offers.
     pub(super) tools: Vec<ToolSpec>,
+    /// What its tools take, by their names.
+    pub(super) schemas: BTreeMap<String, Arc<Schema>>,
 }
 
 /// Asks a server for its toolset.
-pub(super) async fn discover(client: &reqwest::Client, base: &str) -> Result<Toolset, Error> {
+pub(super) async fn discover(client: &reqwest::Client, base: &str, schemas: &Schemas) -> Result<Toolset, Error> {
     let url = format!("{base}/.well-known/rap-toolset");
     let unreachable = |fault: String| Error::Unreachable { url: url.clone(), fault };
     let response = client
@@ -53,36 +58,51 @@ pub(super) async fn discover(client: &reqwest::Client, base: &str) -> Result<Too
         url: url.clone(),
         faults: vec![format!("it is not a RAP toolset: {error}")],
     })?;
-    let faults = faults(&manifest);
-    if !faults.is_empty() {
-        return Err(Error::Refused { url, faults });
-    }
+    let schemas = checked(&manifest, schemas).map_err(|faults| Error::Refused { url, faults })?;
     let tools = manifest.tools.into_iter().map(|tool| ToolSpec {
         name: tool.name,
         description: tool.description,
         schema: tool.input_schema,
         annotations: tool.annotations,
     });
-    Ok(Toolset { name: manifest.name, base: base.to_owned(), endpoint: manifest.endpoint, tools: tools.collect() })
+    Ok(Toolset {
+        name: manifest.name,
+        base: base.to_owned(),
+        endpoint: manifest.endpoint,
+        tools: tools.collect(),
+        schemas,
+    })
 }
 
-/// Everything that is wrong with a toolset.
-fn faults(manifest: &Manifest) -> Vec<String> {
+/// What the tools of a toolset take; or everything that is wrong with it.
+fn checked(manifest: &Manifest, schemas: &Schemas) -> Result<BTreeMap<String, Arc<Schema>>, Vec<String>> {
     let mut faults = Vec::new();
     if let Err(rule) = check_name(&manifest.name) {
         faults.push(format!("the toolset's name {:?} {rule}", manifest.name));
     }
+    if manifest.name == Origin::runtime().who {
+        faults.push(format!("the toolset's name {:?} belongs to the runtime", manifest.name));
+    }
     if let Err(wrong) = http_url(&manifest.endpoint) {
         faults.push(format!("its endpoint {wrong}"));
     }
-    faults.extend(tool_faults(manifest.tools.iter().map(|tool| (tool.name.as_str(), &tool.input_schema))));
-    faults
+    match checked_tools(manifest.tools.iter().map(|tool| (tool.name.as_str(), &tool.input_schema)), schemas) {
+        Ok(checked) if faults.is_empty() => Ok(checked),
+        Ok(_) => Err(faults),
+        Err(more) => {
+            faults.extend(more);
+            Err(faults)
+        }
+    }
 }
 
-/// Everything that is wrong with the names and schemas of the tools of one source.
-pub(super) fn tool_faults<'a>(tools: impl Iterator<Item = (&'a str, &'a serde_json::Value)>) -> Vec<String> {
+/// What the tools of one source take, by their names; or everything that is wrong with their names and schemas.
+pub(super) fn checked_tools<'a>(
+    tools: impl Iterator<Item = (&'a str, &'a serde_json::Value)>,
+    schemas: &Schemas,
+) -> Result<BTreeMap<String, Arc<Schema>>, Vec<String>> {
     let mut faults = Vec::new();
-    let mut names = BTreeSet::new();
+    let mut checked = BTreeMap::new();
     for (name, schema) in tools {
         if let Err(rule) = check_name(name) {
             faults.push(format!("the tool name {name:?} {rule}"));
@@ -90,14 +110,20 @@ pub(super) fn tool_faults<'a>(tools: impl Iterator<Item = (&'a str, &'a serde_js
         if name == EVENT_NAME || slackwater_core::tools::BUILT_IN.iter().any(|tool| tool.name == name) {
             faults.push(format!("the tool name {name:?} belongs to the runtime"));
         }
-        if !names.insert(name) {
+        if checked.contains_key(name) {
             faults.push(format!("the tool name {name:?} is there twice"));
         }
         if schema.get("type").and_then(|kind| kind.as_str()) != Some("object") {
             faults.push(format!("the schema of {name:?} is not one of an object (it needs \"type\": \"object\")"));
         }
+        match schemas.compile(schema) {
+            Ok(schema) => {
+                checked.insert(name.to_owned(), schema);
+            }
+            Err(why) => faults.push(format!("the schema of {name:?} cannot be used: {why}")),
+        }
     }
-    faults
+    if faults.is_empty() { Ok(checked) } else { Err(faults) }
 }
 
 /// The names that every provider takes.

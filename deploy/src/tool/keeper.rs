@@ -87,7 +87,7 @@ impl Keeper {
     async fn find(&self, base: &str) {
         let mut failures = 0;
         loop {
-            match discover(&self.shared.client, base).await {
+            match discover(&self.shared.client, base, &self.shared.schemas).await {
                 Ok(toolset) => return self.found(toolset),
                 Err(error) => self.in_trouble(error),
             }

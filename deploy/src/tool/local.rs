@@ -1,14 +1,15 @@
 //! Local tools: async Rust functions with typed arguments.
 //!
-//! In: calls with arguments as JSON. Out: the function's answer as `Record::Result`. Always: a function that fails, panics or
-//! is given arguments that do not fit answers with an error result, and the runtime goes on.
+//! In: calls with arguments as JSON. Out: the function's answer as `Record::Result`. Always: a function that fails or panics
+//! answers with an error result, and the runtime goes on; one is not called with arguments that do not fit.
 //!
 //! There is no `Accepted` for a local call: it lives in this process, so after a crash it is done again, under the same
 //! [`CallContext::id`]. A function whose work must not be done twice keys it by that id.
 
 use super::config::Config;
-use super::discovery::tool_faults;
-use super::outbox::{Outbox, failed};
+use super::discovery::checked_tools;
+use super::outbox::{Outbox, failed, refused};
+use super::schema::{Schema, Schemas, head, unfit};
 use super::{Error, lane};
 use crate::catalog::{Catalog, ToolSpec};
 use futures::FutureExt as _;
@@ -30,7 +31,12 @@ use tokio_util::sync::CancellationToken;
 /// The name of this source in the catalog, and of its answers.
 const LOCAL: &str = "local";
 
-type Function = dyn Fn(String, CallContext) -> BoxFuture<'static, Result<Answer, String>> + Send + Sync;
+/// How much the model is told of why arguments do not fit a Rust type, in characters.
+const UNFIT_LENGTH_MAX: usize = 400;
+
+/// What a function does, if the arguments fit its type.
+type Started = Result<BoxFuture<'static, Result<Answer, String>>, serde_json::Error>;
+type Function = dyn Fn(&str, CallContext) -> Started + Send + Sync;
 
 /// An async Rust function that a model may call.
 #[derive(Clone)]
@@ -123,23 +129,9 @@ impl LocalTool {
         // The model has no use for these two, and pays for them in every prompt.
         schema.remove("$schema");
         schema.remove("title");
-        let called = name.clone();
-        let function = move |arguments: String, context: CallContext| {
-            let arguments = if arguments.trim().is_empty() { "{}" } else { &arguments };
-            match serde_json::from_str::<A>(arguments) {
-                Err(error) => {
-                    let text = format!(
-                        "The arguments of {called} do not fit: {error}. Call {called} again with one JSON object that fits its schema."
-                    );
-                    futures::future::ready(Err(text)).boxed()
-                }
-                Ok(arguments) => function(arguments, context)
-                    .map(|answer| match answer {
-                        Ok(answer) => Ok(answer.into()),
-                        Err(error) => Err(format!("{error:#}")),
-                    })
-                    .boxed(),
-            }
+        let function = move |arguments: &str, context: CallContext| {
+            let answer = function(serde_json::from_str::<A>(arguments)?, context);
+            Ok(answer.map(|answer| answer.map(Into::into).map_err(|error| format!("{error:#}"))).boxed())
         };
         let spec = ToolSpec { name, description: description.into(), schema: schema.to_value(), annotations: None };
         Self { spec, function: Arc::new(function) }
@@ -156,26 +148,35 @@ impl LocalTool {
 pub(super) struct Local {
     /// Where their calls go.
     pub(super) asks: mpsc::UnboundedSender<ToTool>,
-    tools: Arc<BTreeMap<String, LocalTool>>,
+    tools: Arc<BTreeMap<String, (LocalTool, Arc<Schema>)>>,
     lane: JoinHandle<()>,
 }
 
 /// Offers the tools and starts doing their calls.
-pub(super) fn start(tools: Vec<LocalTool>, config: &Config, catalog: &Catalog, outbox: Outbox) -> Result<Local, Error> {
-    let faults = tool_faults(tools.iter().map(|tool| (tool.spec.name.as_str(), &tool.spec.schema)));
-    if !faults.is_empty() {
-        return Err(Error::Local(faults));
-    }
+pub(super) fn start(
+    tools: Vec<LocalTool>,
+    config: &Config,
+    catalog: &Catalog,
+    schemas: &Schemas,
+    outbox: Outbox,
+) -> Result<Local, Error> {
+    let named = tools.iter().map(|tool| (tool.spec.name.as_str(), &tool.spec.schema));
+    let mut checked = checked_tools(named, schemas).map_err(Error::Local)?;
     for name in catalog.offer(LOCAL, tools.iter().map(|tool| tool.spec.clone()).collect()) {
         tracing::warn!(server = LOCAL, tool = name, "another source offers a tool of this name; neither is used");
     }
-    let tools: BTreeMap<_, _> = tools.into_iter().map(|tool| (tool.spec.name.clone(), tool)).collect();
+    let known = tools.into_iter().filter_map(|tool| {
+        let (name, schema) = checked.remove_entry(&tool.spec.name)?;
+        Some((name, (tool, schema)))
+    });
+    let tools: BTreeMap<_, _> = known.collect();
     let tools = Arc::new(tools);
     let (asks, receive) = mpsc::unbounded_channel();
     let known = tools.clone();
     let perform = move |dispatch: Dispatch| {
-        let tool = known.get(&dispatch.name).cloned().expect("invariant: the router sends each call to its owner");
-        call(tool, dispatch)
+        let (tool, schema) =
+            known.get(&dispatch.name).cloned().expect("invariant: the router sends each call to its owner");
+        call(tool, schema, dispatch)
     };
     // A cancelled call's future is dropped by the lane, and there is nobody else to tell.
     let lane = tokio::spawn(lane::run(receive, config.local_calls_max, outbox, perform, |_| {}));
@@ -195,12 +196,24 @@ impl Local {
     }
 }
 
-async fn call(tool: LocalTool, dispatch: Dispatch) -> Record {
+async fn call(tool: LocalTool, schema: Arc<Schema>, dispatch: Dispatch) -> Record {
     let Dispatch { thread, call, name, arguments } = dispatch;
     let over = CancellationToken::new();
     // Dropped with this future, however it ends.
     let _guard = over.clone().drop_guard();
-    match (tool.function)(arguments, CallContext { thread, call, over }).await {
+    let arguments = match schema.check(&name, &arguments) {
+        Ok(arguments) => arguments,
+        Err(text) => return refused(call, text),
+    };
+    let answer = match (tool.function)(arguments.get(), CallContext { thread, call, over }) {
+        Ok(answer) => answer,
+        // A type may want more than a schema can say.
+        Err(error) => {
+            let error = head(&error.to_string(), UNFIT_LENGTH_MAX);
+            return refused(call, unfit(&name, format_args!("do not fit: {error}")));
+        }
+    };
+    match answer.await {
         Ok(Answer(content)) => Record::Result(ToolResult {
             call,
             origin: Origin { who: LOCAL.to_owned(), proof: Proof::Process },

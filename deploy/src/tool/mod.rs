@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | `config` | which sources there are, and the limits |
 //! | `router` | finds the source that owns the name of a call |
+//! | `schema` | checks a call's arguments, and refuses it when they do not fit |
 //! | `lane` | one source's calls: so many at a time, the rest in order |
 //! | `rap` | calls over HTTP, spelled in `wire`, tried again after a `pause` |
 //! | `keeper` | finds a server by `discovery`, and runs it if it is a `command` |
@@ -24,6 +25,7 @@ mod outbox;
 mod pause;
 mod rap;
 mod router;
+mod schema;
 #[cfg(test)]
 mod tests;
 pub mod wire;
@@ -122,12 +124,14 @@ pub fn start(
     let servers = config.sources()?;
     let (from, to, inside) = port::ends();
     let outbox = outbox::Outbox::new(inside.send);
-    let local = local::start(local, &config, &catalog, outbox.clone())?;
+    let schemas = schema::Schemas::default();
+    let local = local::start(local, &config, &catalog, &schemas, outbox.clone())?;
     let shared = Arc::new(rap::Shared {
         client: rap::client()?,
         key,
         callback_base: callback_base.trim_end_matches('/').to_owned(),
         catalog: catalog.clone(),
+        schemas,
         changed: Arc::new(Notify::new()),
         config,
         outbox: outbox.clone(),

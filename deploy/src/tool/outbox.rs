@@ -7,9 +7,6 @@ use slackwater_core::record::{Arrival, Content, Origin, Proof, Record, ToolResul
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 
-/// Who answers when no tool could.
-pub(super) const RUNTIME: &str = "slackwater";
-
 /// Where arrivals go. A clone is the same.
 #[derive(Clone, Debug)]
 pub(super) struct Outbox(mpsc::UnboundedSender<Arrival>);
@@ -27,12 +24,21 @@ impl Outbox {
     }
 }
 
-/// The result that tells the model what went wrong and what to do.
+/// The result of a call that no tool was asked to do: it tells the model why, and what to do.
+pub(super) fn refused(call: CallId, text: impl Into<String>) -> Record {
+    error(call, Origin::runtime(), text.into())
+}
+
+/// The result of a call that a tool did not do well: it tells the model what went wrong, and what to do.
 pub(super) fn failed(call: CallId, who: &str, text: impl Into<String>) -> Record {
+    error(call, Origin { who: who.to_owned(), proof: Proof::Process }, text.into())
+}
+
+fn error(call: CallId, origin: Origin, text: String) -> Record {
     Record::Result(ToolResult {
         call,
-        origin: Origin { who: who.to_owned(), proof: Proof::Process },
-        content: vec![Content::Text(text.into())],
+        origin,
+        content: vec![Content::Text(text)],
         is_error: true,
         subscription: false,
         display: None,

@@ -7,7 +7,8 @@
 use super::config::{Config, Source};
 use super::discovery::{in_words, read_at_most};
 use super::keeper::{self, State};
-use super::outbox::{Outbox, RUNTIME, failed, now_ms};
+use super::outbox::{Outbox, failed, now_ms, refused};
+use super::schema::Schemas;
 use super::wire::{CancelToolCall, Invocation};
 use super::{Error, lane, pause};
 use crate::capability::CapabilityKey;
@@ -35,6 +36,8 @@ pub(super) struct Shared {
     /// The gateway's address without a slash at the end.
     pub(super) callback_base: String,
     pub(super) catalog: Catalog,
+    /// The schemas of all tools.
+    pub(super) schemas: Schemas,
     /// Told whenever something becomes known of a server.
     pub(super) changed: Arc<Notify>,
     pub(super) config: Config,
@@ -120,22 +123,32 @@ enum Failed {
 
 impl Caller {
     async fn call(&self, dispatch: Dispatch) -> Record {
-        match self.deliver(&dispatch).await {
+        let found = self.state.borrow().toolset.clone();
+        // The router has found the tool a moment ago; it is gone again only if the server has changed since.
+        let Some((toolset, schema)) =
+            found.and_then(|set| Some((set.clone(), set.schemas.get(&dispatch.name)?.clone())))
+        else {
+            return refused(
+                dispatch.call,
+                format!("There is no tool named {:?} any more. Go on without it.", dispatch.name),
+            );
+        };
+        let body = match schema.check(&dispatch.name, &dispatch.arguments) {
+            Ok(arguments) => self.invocation(&dispatch, arguments),
+            Err(text) => return refused(dispatch.call, text),
+        };
+        match self.deliver(&body).await {
             Ok(()) => Record::Accepted(dispatch.call),
-            Err(text) => {
-                let toolset = self.state.borrow().toolset.clone();
-                failed(dispatch.call, toolset.as_ref().map_or(RUNTIME, |toolset| &toolset.name), text)
-            }
+            Err(text) => failed(dispatch.call, &toolset.name, text),
         }
     }
 
     /// Tries until the server has taken the call over; or says, for the model, why it has not.
-    async fn deliver(&self, dispatch: &Dispatch) -> Result<(), String> {
+    async fn deliver(&self, body: &Invocation) -> Result<(), String> {
         let config = &self.shared.config;
-        let body = self.invocation(dispatch)?;
         let mut failures = 0;
         loop {
-            let why = match self.attempt(&body).await {
+            let why = match self.attempt(body).await {
                 Ok(()) => return Ok(()),
                 Err(Failed::Finally(text)) => return Err(text),
                 Err(Failed::ForNow(text)) => text,
@@ -151,20 +164,20 @@ impl Caller {
         }
     }
 
-    fn invocation(&self, dispatch: &Dispatch) -> Result<Invocation, String> {
-        let Dispatch { thread, call, name, arguments } = dispatch;
+    fn invocation(&self, dispatch: &Dispatch, arguments: Box<RawValue>) -> Invocation {
+        let Dispatch { thread, call, name, .. } = dispatch;
         let expires_ms = now_ms().saturating_add(self.shared.config.callback_lifetime_days.saturating_mul(DAY_MS));
         let token = self.shared.key.token(*thread, *call, expires_ms);
-        Ok(Invocation {
+        Invocation {
             operation: name.clone(),
-            arguments: arguments_object(name, arguments)?,
+            arguments,
             id: call.effect_id(*thread),
             call_id: None,
             callback_url: format!("{}/v1/callbacks/{token}", self.shared.callback_base),
             group_id: thread.to_string(),
             user_id: None,
             thread_ancestors: Vec::new(),
-        })
+        }
     }
 
     async fn attempt(&self, body: &Invocation) -> Result<(), Failed> {
@@ -227,15 +240,4 @@ impl Caller {
             drop(permit);
         });
     }
-}
-
-/// The arguments as they are sent; or what the model is told if they are no JSON object.
-fn arguments_object(name: &str, arguments: &str) -> Result<Box<RawValue>, String> {
-    let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
-    let wrong = |why: String| {
-        format!("The arguments of {name} are {why}. Call {name} again with one JSON object that fits its schema.")
-    };
-    let raw: Box<RawValue> =
-        serde_json::from_str(arguments).map_err(|error| wrong(format!("not valid JSON: {error}")))?;
-    if raw.get().starts_with('{') { Ok(raw) } else { Err(wrong("valid JSON, but not an object".to_owned())) }
 }

@@ -5,7 +5,7 @@
 //! not been found yet waits for it, for a bounded time after the start.
 
 use super::local::Local;
-use super::outbox::{Outbox, RUNTIME, failed};
+use super::outbox::{Outbox, refused};
 use super::rap::Server;
 use crate::catalog::Catalog;
 use slackwater_core::effect::Dispatch;
@@ -80,7 +80,7 @@ impl Router {
                     "The tool {:?} cannot be used: two tool servers offer that name. Use another tool, or tell the user to rename one of them.",
                     dispatch.name
                 );
-                self.outbox.put(dispatch.thread, failed(dispatch.call, RUNTIME, text));
+                self.outbox.put(dispatch.thread, refused(dispatch.call, text));
             }
             Owner::Nobody
                 if Instant::now() < patience
@@ -89,7 +89,7 @@ impl Router {
                 return Some(dispatch);
             }
             Owner::Nobody => {
-                self.outbox.put(dispatch.thread, failed(dispatch.call, RUNTIME, self.unknown(&dispatch.name)));
+                self.outbox.put(dispatch.thread, refused(dispatch.call, self.unknown(&dispatch.name)));
             }
         }
         None

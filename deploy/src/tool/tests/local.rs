@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::tool::{CallContext, Error};
+use slackwater_core::record::{Origin, Proof};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -39,22 +40,79 @@ async fn what_fails_is_an_error_result_and_the_runtime_goes_on() {
         assert_eq!(context.call.number, 0, "the tool is broken");
         Ok::<_, String>("")
     });
-    let mut running = run(config(&[]), vec![add(), broken]);
+    let broken_at_once = LocalTool::new("broken_at_once", "", |_: Nothing, context: CallContext| {
+        assert_eq!(context.call.number, 0, "the tool is broken at once");
+        async { Ok::<_, String>("") }
+    });
+    let mut running = run(config(&[]), vec![add(), broken, broken_at_once]);
     for (name, arguments, said) in [
-        ("add", r#"{"a": 1}"#, "missing field `b`"),
-        ("add", r#"{"a": 1, "b": "x"}"#, "invalid type: string \"x\""),
-        ("add", "{", "EOF"),
-        ("add", "", "missing field `a`"),
         ("add", r#"{"a": 2147483647, "b": 1}"#, "too large"),
-        ("broken", "", "the tool is broken"),
-        ("subtract", "{}", "The tools there are: add, broken."),
+        ("broken", "", "the tool is broken\n"),
+        ("broken_at_once", "", "the tool is broken at once"),
     ] {
         running.call(1, name, arguments);
-        let error = running.error(1).await;
-        assert!(error.contains(said), "{name} {arguments}: {error}");
+        let result = running.result().await;
+        assert!(result.is_error && text(&result).contains(said), "{name} {arguments}: {result:?}");
+        assert!(!result.origin.is_runtime() && result.origin.proof == Proof::Process, "{name}: {result:?}");
     }
     running.call(2, "add", r#"{"a": 1, "b": 2}"#);
     assert!(!running.result().await.is_error);
+}
+
+/// A type whose schema says less than it wants.
+struct Even;
+
+impl<'de> serde::Deserialize<'de> for Even {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        match value["n"].as_u64() {
+            Some(n) if n % 2 == 0 => Ok(Self),
+            _ => Err(serde::de::Error::custom(format!("n is not even: {value}"))),
+        }
+    }
+}
+
+impl schemars::JsonSchema for Even {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Even".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "object"})
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_are_refused_by_the_runtime_and_the_function_is_not_called() {
+    let called = Arc::new(AtomicUsize::new(0));
+    let counter = called.clone();
+    let even = LocalTool::new("even", "", move |_: Even, _| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        async { Ok::<_, String>("") }
+    });
+    let mut running = run(config(&[]), vec![add(), even]);
+    let long = format!(r#"{{"n": 1, "long": "{}"}}"#, "x".repeat(1 << 20));
+    for (name, arguments, said) in [
+        ("add", r#"{"a": 1}"#, "at the root: \"b\" is a required property"),
+        ("add", r#"{"a": 1, "b": "x"}"#, "at /b: \"x\" is not of type \"integer\""),
+        ("add", "{", "EOF"),
+        ("add", "", "at the root: \"a\" is a required property; at the root: \"b\""),
+        // The schema takes it for an integer; Rust does not.
+        ("add", r#"{"a": 1.0, "b": 2}"#, "invalid type: floating point `1.0`, expected i32"),
+        ("add", r#"{"a": 1, "b": 3000000000}"#, "expected i32"),
+        ("even", r#"{"n": 1}"#, "n is not even"),
+        ("even", &long, "n is not even"),
+        ("subtract", "{}", "The tools there are: add, even."),
+    ] {
+        running.call(1, name, arguments);
+        let result = running.result().await;
+        assert!(result.is_error && result.origin == Origin::runtime(), "{name} {arguments:.100}: {result:?}");
+        assert!(text(&result).contains(said) && text(&result).len() < 1_000, "{name} {arguments:.100}: {result:?}");
+    }
+    assert_eq!(called.load(Ordering::SeqCst), 0);
+    running.call(2, "even", r#"{"n": 2}"#);
+    assert!(!running.result().await.is_error);
+    assert_eq!(called.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
@@ -92,14 +150,30 @@ async fn the_same_call_under_way_is_done_once_and_a_cancelled_one_is_dropped() {
     assert_eq!((started.load(Ordering::SeqCst), dropped.load(Ordering::SeqCst)), (1, 1));
 }
 
+/// A type whose schema is none.
+#[derive(serde::Deserialize)]
+struct Away;
+
+impl schemars::JsonSchema for Away {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Away".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "object", "$ref": "https://127.0.0.1:9/away.json"})
+    }
+}
+
 #[tokio::test]
 async fn functions_that_no_model_can_call_are_refused_at_the_start() {
     let unit = LocalTool::new("no object", "", |_: (), _| async move { Ok::<_, String>("") });
     let sleep = LocalTool::new("sleep", "", |_: Nothing, _| async move { Ok::<_, String>("") });
+    let away = LocalTool::new("away", "", |_: Away, _| async move { Ok::<_, String>("") });
     let key = CapabilityKey::random().unwrap();
     let error =
-        start(config(&[]), vec![unit, sleep, add(), add()], Catalog::default(), key, String::new()).unwrap_err();
-    assert!(matches!(&error, Error::Local(faults) if faults.len() == 4), "{error}");
+        start(config(&[]), vec![unit, sleep, add(), add(), away], Catalog::default(), key, String::new()).unwrap_err();
+    assert!(matches!(&error, Error::Local(faults) if faults.len() == 5), "{error}");
+    assert!(error.to_string().contains("the schema of \"away\" cannot be used: "), "{error}");
 }
 
 #[tokio::test]

@@ -36,16 +36,21 @@ async fn a_toolset_with_faults_is_refused_with_all_of_them_and_the_others_are_us
                 {"name": "twice", "description": "", "inputSchema": {"type": "object"}},
                 {"name": "twice", "description": "", "inputSchema": {"type": "object"}},
                 {"name": "list", "description": "", "inputSchema": {"type": "array"}},
+                {"name": "odd", "description": "", "inputSchema": {"type": "object", "required": "a"}},
+                {"name": "away", "description": "", "inputSchema": {"type": "object", "$ref": "http://127.0.0.1:9/"}},
             ]})
         },
         &[],
     )
     .await;
     let no_toolset = TestServer::with_manifest(|_| json!({"tools": 5}), &[]).await;
+    let named_like_us =
+        TestServer::with_manifest(|base| json!({"name": "slackwater", "endpoint": base, "tools": []}), &[]).await;
     let good = TestServer::with_tools(&["good"], &[]).await;
-    let mut running = run(config(&[faulty.config(), no_toolset.config(), good.config()]), Vec::new());
+    let servers = [faulty.config(), no_toolset.config(), named_like_us.config(), good.config()];
+    let mut running = run(config(&servers), Vec::new());
     let troubles = running.tools.ready(PATIENCE).await;
-    assert_eq!(troubles.len(), 2);
+    assert_eq!(troubles.len(), 3);
     for said in [
         "\"bad name\" is not 1 to 64",
         "endpoint \"ftp://x\" is not an http or https URL",
@@ -54,10 +59,13 @@ async fn a_toolset_with_faults_is_refused_with_all_of_them_and_the_others_are_us
         "\"receive_event__injected\" belongs to the runtime",
         "\"twice\" is there twice",
         "schema of \"list\" is not one of an object",
+        "schema of \"odd\" cannot be used: \"a\" is not of type \"array\"",
+        "schema of \"away\" cannot be used: ",
     ] {
         assert!(troubles[0].why.contains(said), "{said}: {}", troubles[0].why);
     }
     assert!(troubles[1].why.contains("not a RAP toolset"), "{}", troubles[1].why);
+    assert!(troubles[2].why.contains("\"slackwater\" belongs to the runtime"), "{}", troubles[2].why);
     assert_eq!(running.offered(), ["good"]);
     running.call(1, "twice", "{}");
     let error = running.error(1).await;
@@ -130,16 +138,40 @@ async fn a_server_that_hangs_or_is_elsewhere_holds_nobody_else() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_object_are_answered_with_what_to_do() {
-    let server = TestServer::with_tools(&["build"], &[]).await;
+async fn arguments_that_do_not_fit_are_refused_by_the_runtime_and_not_sent() {
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let other =
+        json!({"type": "object", "properties": {"s": {"$ref": "#/$defs/s"}}, "$defs": {"s": {"type": "string"}}});
+    let server = TestServer::with_manifest(
+        |base| {
+            let mut manifest = manifest(base, &["build", "check", "watch"]);
+            manifest["tools"][0]["inputSchema"] = schema.clone();
+            manifest["tools"][1]["inputSchema"] = schema;
+            manifest["tools"][2]["inputSchema"] = other;
+            manifest
+        },
+        &[],
+    )
+    .await;
     let mut running = ready(&[&server]).await;
-    for (arguments, said) in [("{\"a\": ", "not valid JSON: EOF"), ("[1]", "not an object"), ("nul", "not valid JSON")]
-    {
-        running.call(1, "build", arguments);
-        let error = running.error(1).await;
-        assert!(error.contains(said) && error.contains("Call build again"), "{error}");
+    for (name, arguments, said) in [
+        ("build", r#"{"a": "#, "not valid JSON: EOF"),
+        ("build", "[1]", "not an object"),
+        ("check", r#"{"n": "1"}"#, "at /n: \"1\" is not of type \"integer\""),
+        ("check", "", "at the root: \"n\" is a required property"),
+        ("watch", r#"{"s": null}"#, "at /s: null is not of type \"string\""),
+    ] {
+        running.call(1, name, arguments);
+        let result = running.result().await;
+        assert!(result.is_error && result.origin == Origin::runtime(), "{result:?}");
+        assert!(text(&result).contains(said) && text(&result).contains(&format!("Call {name} again")), "{result:?}");
     }
     assert_eq!(server.seen("invoke").len(), 0);
+    for (number, name, arguments) in [(1, "build", json!({"n": 1})), (2, "watch", json!({}))] {
+        running.call(number, name, &arguments.to_string());
+        assert_eq!(running.next().await, Record::Accepted(id(number)));
+        assert_eq!(server.seen("invoke").last().unwrap()["arguments"], arguments);
+    }
 }
 
 #[tokio::test]
