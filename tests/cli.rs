@@ -101,7 +101,9 @@ fn the_graph_is_the_flow_that_runs() {
     let place = Place::new();
     let mermaid = place.run(&["graph"]);
     assert_eq!((mermaid.status, mermaid.err.as_str()), (0, ""));
-    for operator in ["graph TD", "embedded_input", "batch", "chain", "flatmap", "partition", "defertick", "embedded_output"] {
+    for operator in
+        ["graph TD", "embedded_input", "batch", "chain", "flatmap", "partition", "defertick", "embedded_output"]
+    {
         assert!(mermaid.out.contains(operator), "{operator}");
     }
     let dot = place.run(&["graph", "--format", "dot", "--output", "flow.dot"]);
