@@ -25,12 +25,14 @@ pub struct Ends {
     pub from_model: SimSender<FromModel, TotalOrder, ExactlyOnce>,
     pub from_tool: SimSender<Arrival, TotalOrder, ExactlyOnce>,
     pub from_timer: SimSender<Arrival, TotalOrder, ExactlyOnce>,
+    pub from_posts: SimSender<Arrival, TotalOrder, ExactlyOnce>,
     pub to_gateway: SimReceiver<ToGateway, TotalOrder, ExactlyOnce>,
     pub appends: SimReceiver<Vec<Arrival>, TotalOrder, ExactlyOnce>,
     pub to_journal: SimReceiver<ToJournal, TotalOrder, ExactlyOnce>,
     pub to_model: SimReceiver<ToModel, TotalOrder, ExactlyOnce>,
     pub to_tool: SimReceiver<ToTool, TotalOrder, ExactlyOnce>,
     pub to_timer: SimReceiver<ToTimer, TotalOrder, ExactlyOnce>,
+    pub to_posts: SimReceiver<Arrival, TotalOrder, ExactlyOnce>,
 }
 
 impl Ends {
@@ -42,19 +44,22 @@ impl Ends {
         let (from_model, model) = shard.sim_input();
         let (from_tool, tool) = shard.sim_input();
         let (from_timer, timer) = shard.sim_input();
-        let outputs = agent_loop(Inputs { gateway, journal, model, tool, timer });
+        let (from_posts, posts) = shard.sim_input();
+        let outputs = agent_loop(Inputs { gateway, journal, model, tool, timer, posts });
         Ends {
             from_gateway,
             from_journal,
             from_model,
             from_tool,
             from_timer,
+            from_posts,
             to_gateway: outputs.gateway.sim_output(),
             to_journal: outputs.journal.sim_output(),
             appends: outputs.appends.sim_output(),
             to_model: outputs.model.sim_output(),
             to_tool: outputs.tool.sim_output(),
             to_timer: outputs.timer.sim_output(),
+            to_posts: outputs.posts.sim_output(),
         }
     }
 }
@@ -143,7 +148,8 @@ impl World {
                     ToJournal::Recall { thread, before } => {
                         self.recalls += 1;
                         let records = self.journal[&thread].iter().filter(|c| c.number < before).cloned().collect();
-                        answers.push(FromJournal::Recalled { thread, records: Ok(records) });
+                        let ancestry = self.ancestry(thread);
+                        answers.push(FromJournal::Recalled { thread, records: Ok(records), ancestry });
                     }
                     ToJournal::Rest(rest) => self.rests.push(rest),
                     ToJournal::Append(_) | ToJournal::Query(..) => panic!("the flow has other ports for these"),
@@ -179,10 +185,19 @@ impl World {
                     ToGateway::Awake(change) => self.awake += change,
                 }
             }
-            if answers.is_empty() {
+            // What threads send each other comes back, in its order.
+            let mut posts = Vec::new();
+            while let Some(post) = ends.to_posts.try_next().await {
+                let by = if let Record::Post(post) = &post.record { post.id.number } else { 0 };
+                let sender = if let Record::Post(post) = &post.record { post.id.from } else { post.thread };
+                assert!(by <= self.last(sender), "durable_before_act");
+                posts.push(post);
+            }
+            if answers.is_empty() && posts.is_empty() {
                 return;
             }
             ends.from_journal.send_many(answers);
+            ends.from_posts.send_many(posts);
         }
     }
 
@@ -195,6 +210,19 @@ impl World {
             self.journal.insert(id, records);
         }
         self.journal.keys().map(|&id| (id, self.last(id))).collect()
+    }
+
+    /// What a thread inherits, as a journal reads it.
+    pub fn ancestry(&self, id: ThreadId) -> Vec<(ThreadId, Vec<Committed>)> {
+        let mut ancestry = Vec::new();
+        let mut next = self.journal[&id].first().and_then(|first| first.arrival.record.base());
+        while let Some((id, through)) = next {
+            let records = &self.journal[&id];
+            ancestry.push((id, records[..through as usize].to_vec()));
+            next = records[0].arrival.record.base();
+        }
+        ancestry.reverse();
+        ancestry
     }
 
     fn commit(&mut self, arrival: Arrival) -> Committed {
@@ -210,7 +238,7 @@ impl World {
 
     /// The thread as its records make it, checked.
     pub fn fold(&self, id: ThreadId) -> Thread {
-        let mut thread = Thread::new(id);
+        let mut thread = Thread::inheriting(id, self.ancestry(id));
         for record in &self.journal[&id] {
             thread.apply(record.clone());
             invariant::check(&thread).unwrap();

@@ -11,16 +11,19 @@ use slackwater_core::thread::Thread;
 /// How many threads one page has at most; each is read and folded.
 pub(super) const THREADS_MAX: usize = 1000;
 
+/// What a thread inherits, the oldest ancestor first.
+pub(super) type Ancestry = Vec<(ThreadId, Vec<Committed>)>;
+
 /// The thread that these records make.
-pub(super) fn fold(id: ThreadId, records: Vec<Committed>) -> Thread {
-    let mut thread = Thread::new(id);
+pub(super) fn fold(id: ThreadId, ancestry: Ancestry, records: Vec<Committed>) -> Thread {
+    let mut thread = Thread::inheriting(id, ancestry);
     for record in records {
         thread.apply(record);
     }
     thread
 }
 
-/// The outputs after the given one, at most `limit`, and whether these are all.
+/// The outputs after the given one, at most `limit`, and whether these are all. No output shows what a thread inherits.
 pub(super) fn outputs(id: ThreadId, records: Vec<Committed>, after: OutputId, limit: usize) -> (Vec<Output>, bool) {
     let mut thread = Thread::new(id);
     let mut outputs = Vec::new();

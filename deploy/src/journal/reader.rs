@@ -28,6 +28,13 @@ pub(super) struct Reader {
     pub(super) send: UnboundedSender<FromJournal>,
 }
 
+/// A thread's records, and what it inherits.
+#[derive(Default)]
+struct Read {
+    ancestry: query::Ancestry,
+    records: Vec<Committed>,
+}
+
 /// A thread's records; nothing if there is no such thread; words if they are damaged.
 pub(super) type Records = Result<Option<Vec<Committed>>, String>;
 
@@ -40,9 +47,11 @@ impl Reader {
     pub(super) fn run(self, receive: &Receiver<ToReader>) -> Result<(), JournalError> {
         while let Ok(read) = receive.recv() {
             let answer = match read {
-                ToReader::Recall { thread, before } => match self.records(thread, before)? {
-                    Some(Ok(records)) => FromJournal::Recalled { thread, records: Ok(records.unwrap_or_default()) },
-                    Some(Err(what)) => FromJournal::Recalled { thread, records: Err(what) },
+                ToReader::Recall { thread, before } => match self.inherited(thread, before)? {
+                    Some(Ok(Read { records, ancestry })) => {
+                        FromJournal::Recalled { thread, records: Ok(records), ancestry }
+                    }
+                    Some(Err(what)) => FromJournal::Recalled { thread, records: Err(what), ancestry: Vec::new() },
                     None => return Ok(()),
                 },
                 ToReader::Query(ticket, query) => match self.reply(query)? {
@@ -55,6 +64,29 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// A thread's records with numbers below `before`, and its ancestors' as far as it inherits them; nothing when the
+    /// journal is closing, words when any of them are damaged. The names of the ancestors are in the first records.
+    fn inherited(&self, thread: ThreadId, before: Number) -> Result<Option<Result<Read, String>>, JournalError> {
+        let mut read = Read::default();
+        let mut next = Some((thread, before.max(2)));
+        while let Some((id, before)) = next {
+            let records = match self.records(id, before)? {
+                Some(Ok(records)) => records.unwrap_or_default(),
+                Some(Err(what)) => return Ok(Some(Err(what))),
+                None => return Ok(None),
+            };
+            next = records.first().and_then(|first| first.arrival.record.base()).map(|(id, last)| (id, last + 1));
+            if id == thread {
+                read.records = records;
+            } else {
+                read.ancestry.push((id, records));
+            }
+        }
+        read.ancestry.reverse();
+        read.records.retain(|record| record.number < before);
+        Ok(Some(Ok(read)))
     }
 
     /// Nothing when the journal is closing.
@@ -82,9 +114,9 @@ impl Reader {
             Query::Thread(thread) | Query::Outputs { thread, .. } => thread,
             Query::Threads { after, limit, .. } => return self.threads(after, limit),
         };
-        let records = match self.records(thread, Number::MAX)? {
-            Some(Ok(Some(records))) => records,
-            Some(Ok(None)) => return Ok(Some(Reply::UnknownThread)),
+        let Read { ancestry, records } = match self.inherited(thread, Number::MAX)? {
+            Some(Ok(read)) if read.records.is_empty() => return Ok(Some(Reply::UnknownThread)),
+            Some(Ok(read)) => read,
             Some(Err(what)) => return Ok(Some(Reply::Damaged(what))),
             None => return Ok(None),
         };
@@ -93,7 +125,7 @@ impl Reader {
                 let (outputs, all) = query::outputs(thread, records, after, limit);
                 Reply::Outputs(outputs, all)
             }
-            _ => Reply::Thread(query::fold(thread, records).standing()),
+            _ => Reply::Thread(query::fold(thread, ancestry, records).standing()),
         }))
     }
 
@@ -107,9 +139,11 @@ impl Reader {
             let Some(&last) = page.last() else { break };
             after = Some(last);
             for thread in page {
-                match self.records(thread, Number::MAX)? {
-                    Some(Ok(Some(records))) => standings.push(query::fold(thread, records).standing()),
-                    Some(Ok(None) | Err(_)) => {}
+                match self.inherited(thread, Number::MAX)? {
+                    Some(Ok(Read { ancestry, records })) => {
+                        standings.push(query::fold(thread, ancestry, records).standing());
+                    }
+                    Some(Err(_)) => {}
                     None => return Ok(None),
                 }
             }

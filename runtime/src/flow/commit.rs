@@ -14,6 +14,7 @@ pub fn commit<'a, L>(
     completions: Port<Arrival, L>,
     tools: Port<Arrival, L>,
     timers: Port<Arrival, L>,
+    posts: Port<Arrival, L>,
 ) -> Port<Vec<Arrival>, L>
 where
     L: Location<'a, DropConsistency = L> + TopLevel<'a>,
@@ -23,6 +24,7 @@ where
         let completions = use::batch(completions, nondet!(/** as above */));
         let tools = use::batch(tools, nondet!(/** as above */));
         let timers = use::batch(timers, nondet!(/** as above */));
-        inputs.chain(completions).chain(tools).chain(timers).collect_vec().into_stream().filter(q!(|batch| !batch.is_empty()))
+        let posts = use::batch(posts, nondet!(/** as above */));
+        inputs.chain(completions).chain(tools).chain(timers).chain(posts).collect_vec().into_stream().filter(q!(|batch| !batch.is_empty()))
     }
 }
