@@ -3,6 +3,7 @@
 //! In: a thread's records. Out: the thread, or its outputs from a place on. Always: derived from the records, so the answer
 //! is the same on every day and after every restart.
 
+use super::chain::Ancestry;
 use slackwater_core::effect::{Effect, Output};
 use slackwater_core::id::{OutputId, ThreadId};
 use slackwater_core::record::Committed;
@@ -10,9 +11,6 @@ use slackwater_core::thread::Thread;
 
 /// How many threads one page has at most; each is read and folded.
 pub(super) const THREADS_MAX: usize = 1000;
-
-/// What a thread inherits, the oldest ancestor first.
-pub(super) type Ancestry = Vec<(ThreadId, Vec<Committed>)>;
 
 /// The thread that these records make.
 pub(super) fn fold(id: ThreadId, ancestry: Ancestry, records: Vec<Committed>) -> Thread {

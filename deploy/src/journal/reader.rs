@@ -3,7 +3,7 @@
 //! In: recalls and queries, passed on by the writer. Out: the records, the replies. Always: sees only what is durable, and
 //! never holds up a commit; a damaged thread is an answer, never an empty history.
 
-use super::chain::{self, Unread};
+use super::chain::{self, Ancestry, Unread};
 use super::disk::Disk;
 use super::error::JournalError;
 use super::query;
@@ -28,12 +28,8 @@ pub(super) struct Reader {
     pub(super) send: UnboundedSender<FromJournal>,
 }
 
-/// A thread's records, and what it inherits.
-#[derive(Default)]
-struct Read {
-    ancestry: query::Ancestry,
-    records: Vec<Committed>,
-}
+/// A thread's ancestry and its records; words if any of them are damaged.
+type Inherited = Result<(Ancestry, Vec<Committed>), String>;
 
 /// A thread's records; nothing if there is no such thread; words if they are damaged.
 pub(super) type Records = Result<Option<Vec<Committed>>, String>;
@@ -48,9 +44,7 @@ impl Reader {
         while let Ok(read) = receive.recv() {
             let answer = match read {
                 ToReader::Recall { thread, before } => match self.inherited(thread, before)? {
-                    Some(Ok(Read { records, ancestry })) => {
-                        FromJournal::Recalled { thread, records: Ok(records), ancestry }
-                    }
+                    Some(Ok((ancestry, records))) => FromJournal::Recalled { thread, records: Ok(records), ancestry },
                     Some(Err(what)) => FromJournal::Recalled { thread, records: Err(what), ancestry: Vec::new() },
                     None => return Ok(()),
                 },
@@ -66,27 +60,26 @@ impl Reader {
         Ok(())
     }
 
-    /// A thread's records with numbers below `before`, and its ancestors' as far as it inherits them; nothing when the
-    /// journal is closing, words when any of them are damaged. The names of the ancestors are in the first records.
-    fn inherited(&self, thread: ThreadId, before: Number) -> Result<Option<Result<Read, String>>, JournalError> {
-        let mut read = Read::default();
-        let mut next = Some((thread, before.max(2)));
-        while let Some((id, before)) = next {
-            let records = match self.records(id, before)? {
-                Some(Ok(records)) => records.unwrap_or_default(),
-                Some(Err(what)) => return Ok(Some(Err(what))),
-                None => return Ok(None),
-            };
-            next = records.first().and_then(|first| first.arrival.record.base()).map(|(id, last)| (id, last + 1));
-            if id == thread {
-                read.records = records;
-            } else {
-                read.ancestry.push((id, records));
-            }
+    /// A thread's ancestry and its records with numbers below `before`; nothing when the journal is closing, words when any
+    /// of them are damaged.
+    fn inherited(&self, thread: ThreadId, before: Number) -> Result<Option<Inherited>, JournalError> {
+        enum Unavailable {
+            Closing,
+            Damaged(String),
+            Failed(JournalError),
         }
-        read.ancestry.reverse();
-        read.records.retain(|record| record.number < before);
-        Ok(Some(Ok(read)))
+        let read = chain::inherited(thread, before, |thread, before| match self.records(thread, before) {
+            Ok(Some(Ok(records))) => Ok(records.unwrap_or_default()),
+            Ok(Some(Err(what))) => Err(Unavailable::Damaged(what)),
+            Ok(None) => Err(Unavailable::Closing),
+            Err(error) => Err(Unavailable::Failed(error)),
+        });
+        match read {
+            Ok(read) => Ok(Some(Ok(read))),
+            Err(Unavailable::Damaged(what)) => Ok(Some(Err(what))),
+            Err(Unavailable::Closing) => Ok(None),
+            Err(Unavailable::Failed(error)) => Err(error),
+        }
     }
 
     /// Nothing when the journal is closing.
@@ -114,8 +107,8 @@ impl Reader {
             Query::Thread(thread) | Query::Outputs { thread, .. } => thread,
             Query::Threads { after, limit, .. } => return self.threads(after, limit),
         };
-        let Read { ancestry, records } = match self.inherited(thread, Number::MAX)? {
-            Some(Ok(read)) if read.records.is_empty() => return Ok(Some(Reply::UnknownThread)),
+        let (ancestry, records) = match self.inherited(thread, Number::MAX)? {
+            Some(Ok((_, records))) if records.is_empty() => return Ok(Some(Reply::UnknownThread)),
             Some(Ok(read)) => read,
             Some(Err(what)) => return Ok(Some(Reply::Damaged(what))),
             None => return Ok(None),
@@ -140,7 +133,7 @@ impl Reader {
             after = Some(last);
             for thread in page {
                 match self.inherited(thread, Number::MAX)? {
-                    Some(Ok(Read { ancestry, records })) => {
+                    Some(Ok((ancestry, records))) => {
                         standings.push(query::fold(thread, ancestry, records).standing());
                     }
                     Some(Err(_)) => {}
