@@ -91,16 +91,19 @@ pub fn arrival(ticket: Option<u64>, thread: ThreadId, record: Record) -> Arrival
     Arrival { ticket: ticket.map(|request| Ticket { gateway: 0, request }), thread, at_ms: 1_000, record }
 }
 
-/// A message whose ticket is its text's length and whose id is its text.
-pub fn message(to: u8, ticket: u64, text: &str) -> FromGateway {
-    let message = Message {
+/// A message whose id is its text.
+pub fn said(text: &str) -> Record {
+    Record::Message(Message {
         id: InputId(text.into()),
         origin: origin(),
         content: vec![Content::Text(text.into())],
         thread_name: None,
         metadata: None,
-    };
-    FromGateway::Submit(arrival(Some(ticket), thread(to), Record::Message(message)))
+    })
+}
+
+pub fn message(to: u8, ticket: u64, text: &str) -> FromGateway {
+    FromGateway::Submit(arrival(Some(ticket), thread(to), said(text)))
 }
 
 pub fn result(ticket: u64, of: &Dispatch, text: &str) -> FromGateway {
@@ -127,6 +130,31 @@ pub fn says(prompt: &Prompt, text: &str) -> FromModel {
 pub fn calls(prompt: &Prompt, tool: &str, arguments: &str) -> FromModel {
     let call = Block::Call { provider_id: "p".into(), name: tool.into(), arguments: arguments.into() };
     completion(prompt, vec![call], End::Finished)
+}
+
+/// Several calls in one turn.
+pub fn many_calls(prompt: &Prompt, calls: &[(&str, String)]) -> FromModel {
+    let call = |(name, arguments): &(&str, String)| Block::Call {
+        provider_id: "p".into(),
+        name: (*name).into(),
+        arguments: arguments.clone(),
+    };
+    completion(prompt, calls.iter().map(call).collect(), End::Finished)
+}
+
+/// A child that the root makes.
+pub fn spawn(instructions: &str) -> (&'static str, String) {
+    ("spawn_thread", format!(r#"{{"instructions":"{instructions}","child_of":[]}}"#))
+}
+
+/// A child's report.
+pub fn report(text: &str) -> (&'static str, String) {
+    ("report_to_parent", format!(r#"{{"report":"{text}"}}"#))
+}
+
+/// A child's last words.
+pub fn report_and_close(child: ThreadId, report: &str) -> (&'static str, String) {
+    ("close_thread", format!(r#"{{"thread_id":"{child}","report_to_parent":"{report}"}}"#))
 }
 
 pub fn accepted(of: &Dispatch) -> Arrival {
@@ -244,6 +272,12 @@ impl World {
             invariant::check(&thread).unwrap();
         }
         thread
+    }
+
+    /// The prompt of this thread, which is under way.
+    pub fn prompt_of(&mut self, thread: ThreadId) -> Prompt {
+        let at = self.prompts.iter().position(|prompt| prompt.thread == thread);
+        self.prompts.remove(at.unwrap_or_else(|| panic!("{thread} is not asked")))
     }
 
     pub fn prompt(&mut self) -> Prompt {
