@@ -21,6 +21,8 @@ mod events;
 mod promises;
 #[path = "fold/properties.rs"]
 mod properties;
+#[path = "fold/restart.rs"]
+mod restart;
 #[path = "fold/sleeps.rs"]
 mod sleeps;
 #[path = "fold/story.rs"]
