@@ -13,12 +13,13 @@ struct Shard;
 /// The flow of one shard whose adapters are the inputs and outputs of the generated function.
 fn shard<'a>(flow: &mut FlowBuilder<'a>) -> Process<'a, Shard> {
     let shard = flow.process::<Shard>();
-    let Outputs { gateway, chunks, appends, journal, queries, model, tool, timer } = agent_loop(Inputs {
+    let Outputs { gateway, chunks, appends, journal, queries, model, tool, timer, posts } = agent_loop(Inputs {
         gateway: shard.embedded_input("from_gateway"),
         journal: shard.embedded_input("from_journal"),
         model: shard.embedded_input("from_model"),
         tool: shard.embedded_input("from_tool"),
         timer: shard.embedded_input("from_timer"),
+        posts: shard.embedded_input("from_posts"),
     });
     gateway.embedded_output("to_gateway");
     chunks.embedded_output("chunks");
@@ -28,6 +29,7 @@ fn shard<'a>(flow: &mut FlowBuilder<'a>) -> Process<'a, Shard> {
     model.embedded_output("to_model");
     tool.embedded_output("to_tool");
     timer.embedded_output("to_timer");
+    posts.embedded_output("to_posts");
     shard
 }
 

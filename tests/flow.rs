@@ -9,9 +9,11 @@
 mod world;
 
 use hydro_lang::prelude::*;
-use slackwater_core::effect::Outcome;
-use slackwater_core::port::{FromJournal, ToTimer};
+use slackwater_core::effect::{Outcome, Refusal};
+use slackwater_core::id::CallId;
+use slackwater_core::port::{FromGateway, FromJournal, ToTimer};
 use slackwater_core::record::*;
+use slackwater_core::thread::State;
 use world::*;
 
 hydro_lang::macro_support::ctor::declarative::ctor!(
@@ -180,6 +182,67 @@ fn agent_loop_in_every_schedule() {
         assert_eq!(view.iter().filter(|line| line.starts_with("BuiltIn")).count(), 1, "every_call_has_one_result");
         assert_eq!(view.last().unwrap(), "model: up");
         world.assert_at_rest(&[a], 2);
+    });
+
+    situation!("a child is made, reports and closes", 27, |world| {
+        ends.from_gateway.send(message(1, 1, "have it looked at"));
+        world.settle(&ends).await;
+        ends.from_model.send(many_calls(&world.prompt(), &[spawn("look")]));
+        world.settle(&ends).await;
+        let child = a.child(CallId { number: 2, index: 0 });
+        let of_child = world.prompt_of(child);
+        assert_eq!(of_child.history.len(), 3, "the parent's message, and the child's own copy of the call");
+        let of_root = world.prompt_of(a);
+        ends.from_model.send_many([
+            says(&of_root, "it is looked at"),
+            many_calls(&of_child, &[report_and_close(child, "all green")]),
+        ]);
+        world.settle(&ends).await;
+        ends.from_model.send(says(&world.prompt(), "good"));
+        world.settle(&ends).await;
+        let view = world.view(a);
+        let told = view.iter().filter(|line| line.ends_with("all green")).count();
+        assert_eq!((told, view.last().unwrap().as_str()), (1, "model: good"), "{view:?}");
+        assert_eq!(world.fold(child).standing().state, State::Closed);
+        world.assert_at_rest(&[a, child], 1);
+        // A closed thread takes nothing; that it is closed is read from the journal.
+        ends.from_gateway.send(FromGateway::Submit(arrival(Some(2), child, said("still there?"))));
+        world.settle(&ends).await;
+        assert_eq!(world.outcomes.last(), Some(&(2, Outcome::Refused(Refusal::Closed))));
+    });
+
+    situation!("two reports to a parent with an open call", 486, |world| {
+        ends.from_gateway.send(message(1, 1, "build, and have it looked at"));
+        world.settle(&ends).await;
+        let calls = [("build", "{}".to_owned()), spawn("one"), spawn("two")];
+        ends.from_model.send(many_calls(&world.prompt(), &calls));
+        world.settle(&ends).await;
+        let [one, two] = [1, 2].map(|index| a.child(CallId { number: 2, index }));
+        let [of_one, of_two] = [one, two].map(|child| world.prompt_of(child));
+        ends.from_model.send_many([
+            many_calls(&of_one, &[report("one is green")]),
+            many_calls(&of_two, &[report("two is green")]),
+        ]);
+        world.settle(&ends).await;
+        assert!(world.prompts.iter().all(|prompt| prompt.thread != a), "a report interrupts no tool");
+        let build = world.calls.pop().unwrap();
+        ends.from_gateway.send(result(2, &build, "built"));
+        world.settle(&ends).await;
+        let replies: Vec<_> = world.prompts.drain(..).map(|prompt| says(&prompt, "good")).collect();
+        assert_eq!(replies.len(), 3, "the parent has one prompt for all of it");
+        for reply in replies {
+            ends.from_model.send(reply);
+            world.settle(&ends).await;
+        }
+        let view = world.view(a);
+        for said in ["one is green", "two is green", "Tool: built"] {
+            assert_eq!(view.iter().filter(|line| line.ends_with(said)).count(), 1, "{said} in {view:?}");
+        }
+        let results =
+            view.iter().rposition(|line| line.starts_with("Tool: ") || line.starts_with("BuiltIn: ")).unwrap();
+        let reports = view.iter().position(|line| line.starts_with("event of spawn_thread")).unwrap();
+        assert!(results < reports, "an open call is answered directly after its turn: {view:?}");
+        world.assert_at_rest(&[a, one, two], 2);
     });
 
     situation!("restart with a prompt and a call in flight", 12, |world| {

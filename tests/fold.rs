@@ -4,8 +4,8 @@
 //! asked and what clients are told. Always: nothing here has a clock, a disk or a dataflow; these are the rules alone.
 //!
 //! One file a family of rules, under `tests/fold/`: messages and completions (`turns`), calls and stops (`calls`), `sleeps`,
-//! `bounds`; `promises` are the design's, by their names; `properties` hold for any records at all. `story` and `world`
-//! are how these tests speak: one thread told record by record, and a world that answers it.
+//! `children`, `events`, `bounds`; `promises` are the design's, by their names; `properties` hold for any records at all. `story`, `world`
+//! and `tree` are how these tests speak: one thread told record by record, a world that answers it, and several threads.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
@@ -13,14 +13,22 @@
 mod bounds;
 #[path = "fold/calls.rs"]
 mod calls;
+#[path = "fold/children.rs"]
+mod children;
+#[path = "fold/events.rs"]
+mod events;
 #[path = "fold/promises.rs"]
 mod promises;
 #[path = "fold/properties.rs"]
 mod properties;
+#[path = "fold/restart.rs"]
+mod restart;
 #[path = "fold/sleeps.rs"]
 mod sleeps;
 #[path = "fold/story.rs"]
 mod story;
+#[path = "fold/tree.rs"]
+mod tree;
 #[path = "fold/turns.rs"]
 mod turns;
 #[path = "fold/world.rs"]

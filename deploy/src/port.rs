@@ -61,6 +61,12 @@ pub struct Inside<From, To> {
     pub receive: mpsc::UnboundedReceiver<To>,
 }
 
+/// What is put into the sink comes out of the stream, in order: the loop that a flow does not close by itself.
+pub fn loopback<T>() -> (FromAdapter<T>, ToAdapter<T>) {
+    let (to, from) = mpsc::unbounded_channel();
+    (UnboundedReceiverStream::new(from), ToAdapter(to))
+}
+
 /// Makes the ends of an adapter: those for the flow, and those that the adapter keeps.
 pub fn ends<From, To>() -> (FromAdapter<From>, ToAdapter<To>, Inside<From, To>) {
     let (send, from) = mpsc::unbounded_channel();

@@ -5,7 +5,7 @@
 
 use crate::history::{Answered, History, Item};
 use crate::id::{CallId, Number, OutputId, ThreadId};
-use crate::record::{End, FailureClass, Usage};
+use crate::record::{Arrival, End, FailureClass, Undelivered, Usage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -43,6 +43,9 @@ pub enum Effect {
     },
     /// Tell the clients.
     Tell(Output),
+    /// Make this a record of another thread of the same tree: a post, or the receipt for one. A post is repeated after a
+    /// crash until its receipt has come.
+    Post(Arrival),
 }
 
 /// What is sent to the model, less what is the same for every thread of an agent (system text and tools). A prompt is
@@ -130,6 +133,43 @@ pub enum Shown {
     Waiting(Vec<Wait>),
     /// The thread was stopped.
     Stopped,
+    /// The thread has a child more.
+    Spawned {
+        /// The child.
+        child: ThreadId,
+        /// The call that made it, or the subscription whose event it was made for.
+        call: CallId,
+        /// Whether it was made for an event.
+        for_event: bool,
+    },
+    /// The thread was made by another one.
+    Born {
+        /// Its ancestors: the root first, its parent last.
+        ancestors: Vec<ThreadId>,
+    },
+    /// A child, or a thread below one that has closed, has reported.
+    Report {
+        /// Who.
+        from: ThreadId,
+        /// What, as the model sees it.
+        item: Arc<Item>,
+    },
+    /// The thread has closed; nothing more happens to it.
+    Closed {
+        /// How many children were told to close.
+        children: usize,
+        /// How many subscriptions were cancelled.
+        subscriptions: usize,
+        /// How many inputs the model has not seen.
+        unseen: usize,
+    },
+    /// Something that the thread sent to another was not taken.
+    Undelivered {
+        /// To whom.
+        to: ThreadId,
+        /// Why.
+        why: Undelivered,
+    },
 }
 
 /// What a thread is suspended on.
@@ -192,6 +232,29 @@ pub enum Refusal {
     QueueFull,
     /// The thread's records are damaged on disk.
     Damaged,
+    /// The thread is closed.
+    Closed,
+    /// The thread has no such subscription.
+    NoSuchSubscription,
+    /// The subscription has ended or was cancelled.
+    SubscriptionEnded,
+    /// The post is not for this thread.
+    Unrelated,
+}
+
+impl Refusal {
+    /// The same, as the sender of a post is told.
+    pub fn undelivered(self) -> Undelivered {
+        match self {
+            Refusal::Closed => Undelivered::Closed,
+            Refusal::QueueFull => Undelivered::QueueFull,
+            Refusal::Damaged => Undelivered::Damaged,
+            Refusal::UnknownThread => Undelivered::Unknown,
+            Refusal::NoSuchCall | Refusal::NoSuchSubscription | Refusal::SubscriptionEnded | Refusal::Unrelated => {
+                Undelivered::Unrelated
+            }
+        }
+    }
 }
 
 impl Answered {

@@ -5,7 +5,7 @@
 //! made it.
 
 use crate::id::{CallId, Number};
-use crate::record::{Block, Content};
+use crate::record::{Block, Cause, Content};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 
@@ -98,6 +98,19 @@ pub struct Event {
     pub original_args: String,
     /// What happened.
     pub content: Vec<Content>,
+}
+
+impl Event {
+    /// What a call gave rise to.
+    pub fn of(id: CallId, cause: &Cause, content: Vec<Content>) -> Self {
+        Self {
+            id,
+            original_tool_name: cause.name.clone(),
+            original_tool_call_id: cause.provider_id.clone(),
+            original_args: cause.arguments.clone(),
+            content,
+        }
+    }
 }
 
 /// A thread's items, oldest first. Appending makes a new value that shares all that came before.

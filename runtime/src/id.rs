@@ -24,6 +24,23 @@ impl ThreadId {
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
+
+    /// The child that a call of this thread makes. It follows from the two alone, so a birth that is repeated after a crash
+    /// is the same child's. The first half of the name is the root's, which keeps a tree on one shard; the second half is
+    /// a mix of the parent's name and the call's, marked as a UUID's second half is (RFC 9562, section 4.1).
+    pub fn child(&self, call: CallId) -> Self {
+        let parent = mix(self.0.iter().fold(FNV_BASIS, fnv));
+        let mut name = mix(parent ^ mix((call.number << 16) ^ u64::from(call.index)));
+        let mut bytes = self.0;
+        loop {
+            bytes[8..].copy_from_slice(&name.to_be_bytes());
+            bytes[8] = bytes[8] & 0x3f | 0x80;
+            if bytes != self.0 {
+                return Self(bytes);
+            }
+            name = mix(name.wrapping_add(1));
+        }
+    }
 }
 
 impl fmt::Display for ThreadId {
@@ -123,6 +140,18 @@ impl FromStr for CallId {
     }
 }
 
+/// Names something that one thread sends to another: it follows from the sender's record, so one that is repeated after a
+/// crash is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PostId {
+    /// The sender.
+    pub from: ThreadId,
+    /// The number of the sender's record.
+    pub number: Number,
+    /// The place among that record's posts, from 0.
+    pub index: u16,
+}
+
 /// Names one output of a thread: the record it came from and its place among that record's outputs. Clients resume
 /// after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -161,7 +190,8 @@ pub struct Ticket {
 }
 
 /// The shard that owns a thread, of so many, counted from 0: the same everywhere and at every start. When a shard is added,
-/// only threads that move to it move (rendezvous hashing: Thaler and Ravishankar, 1998).
+/// only threads that move to it move (rendezvous hashing: Thaler and Ravishankar, 1998). Only the first half of the name
+/// counts, so that a tree is at one shard.
 ///
 /// # Panics
 /// When there are no shards.
@@ -169,12 +199,20 @@ pub fn shard_of(thread: ThreadId, shards: u32) -> u32 {
     (0..shards).max_by_key(|&shard| weight(thread, shard)).expect("invariant: a cluster has a shard")
 }
 
-/// The weight of a shard for a thread: FNV-1a over both, then the finalizer of SplitMix64, since FNV alone mixes its last
-/// bytes too little.
+/// The weight of a shard for a tree: FNV-1a over both, mixed, since FNV alone mixes its last bytes too little.
 fn weight(thread: ThreadId, shard: u32) -> u64 {
-    let bytes = thread.as_bytes().iter().copied().chain(shard.to_le_bytes());
-    let hash =
-        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let tree = thread.as_bytes()[..8].iter().fold(FNV_BASIS, fnv);
+    mix(shard.to_le_bytes().iter().fold(tree, fnv))
+}
+
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn fnv(hash: u64, byte: &u8) -> u64 {
+    (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+}
+
+/// The finalizer of SplitMix64: one to one, and every bit of its input moves half of the output's.
+fn mix(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^ (hash >> 31)
@@ -229,5 +267,23 @@ mod tests {
             let (before, after) = (shard_of(thread, 4), shard_of(thread, 5));
             assert!(after == before || after == 4);
         }
+    }
+
+    #[test]
+    fn a_tree_is_at_one_shard_and_each_of_its_threads_has_a_name_of_its_own() {
+        let root = ThreadId::from_bytes(*b"\x01\x8f\x3c\x2e\x5b\x1a\x7c\x3d\x9e\x4f\x01\x23\x45\x67\x89\xab");
+        let call = |number, index| CallId { number, index };
+        let mut names = std::collections::BTreeSet::from([root]);
+        for number in 2..20_002 {
+            for index in 0..4 {
+                assert!(names.insert(root.child(call(number, index))), "{number}.{index}");
+            }
+        }
+        let child = root.child(call(2, 0));
+        assert_eq!(child, root.child(call(2, 0)), "the same call makes the same child");
+        assert!((2..20_002).all(|number| names.insert(child.child(call(number, 0)))));
+        assert!(names.iter().all(|name| shard_of(*name, 7) == shard_of(root, 7)));
+        assert!(names.iter().all(|name| name.to_string().parse() == Ok(*name)));
+        assert!(names.iter().filter(|name| **name != root).all(|name| name.as_bytes()[8] >> 6 == 2));
     }
 }

@@ -51,6 +51,8 @@ pub enum FromJournal {
         thread: ThreadId,
         /// Its records; or damage, in words, in which case the thread is refused.
         records: Result<Vec<Committed>, String>,
+        /// What it inherits, the oldest ancestor first: each one's records, through the last that the next one inherits.
+        ancestry: Vec<(ThreadId, Vec<Committed>)>,
     },
     /// At a start: this thread had something in flight when the last run ended.
     Wake {

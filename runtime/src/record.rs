@@ -4,7 +4,7 @@
 //! Always: a variant keeps its place and its fields their order for ever (the journal's encoding is by position), so
 //! variants and fields are only ever added at the end, with a new format version.
 
-use crate::id::{CallId, InputId, Number, ThreadId, Ticket};
+use crate::id::{CallId, InputId, Number, PostId, ThreadId, Ticket};
 use serde::{Deserialize, Serialize};
 
 /// One thing that happened to a thread.
@@ -31,6 +31,12 @@ pub enum Record {
     Fired(CallId),
     /// Somebody asked the thread to stop what it is doing.
     Stop(Stop),
+    /// Something came from another thread of the same tree. A birth creates the thread.
+    Post(Post),
+    /// What became of something that this thread sent to another.
+    Delivered(Receipt),
+    /// A subscription produced something.
+    Event(SubscriptionEvent),
 }
 
 /// What a user wrote.
@@ -221,6 +227,122 @@ pub struct Stop {
     pub origin: Origin,
 }
 
+/// Something that one thread sends to another of the same tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Post {
+    /// Its name, which says who sent it.
+    pub id: PostId,
+    /// What it is.
+    pub body: PostBody,
+}
+
+/// What one thread sends to another of the same tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum PostBody {
+    /// To a child: come into being.
+    Birth(Box<Birth>),
+    /// To a child: the parent's model says something.
+    Message(String),
+    /// To an ancestor: a report.
+    Report {
+        /// The child of the receiver in whose subtree the sender is.
+        branch: ThreadId,
+        /// What it says.
+        text: String,
+    },
+    /// To a child: close, with all below.
+    Close,
+    /// To the parent: the sender has closed.
+    Closed,
+}
+
+/// What a child is made of. Its parent's records are named and not copied.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Birth {
+    /// Its ancestors: the root first, its parent last.
+    pub ancestors: Vec<ThreadId>,
+    /// The last record of the parent that it inherits; no call was open after it.
+    pub through: Number,
+    /// Whether it inherits nothing.
+    pub fresh: bool,
+    /// The `spawn_thread` call that made it; the runtime's own for a child that was made for an event.
+    pub spawn: Cause,
+    /// The event that it was made for, and the call that subscribed to it.
+    pub event: Option<(Cause, Vec<Content>)>,
+}
+
+/// The call that gave rise to something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    /// The tool's name.
+    pub name: String,
+    /// The provider's id of the call.
+    pub provider_id: String,
+    /// The arguments, JSON as text.
+    pub arguments: String,
+}
+
+/// What became of a post.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// Which.
+    pub post: PostId,
+    /// Nothing when its receiver has it on stable storage; or why it does not take it.
+    pub refused: Option<Undelivered>,
+}
+
+/// Why a post was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Undelivered {
+    /// The receiver is closed.
+    Closed,
+    /// There is no such thread.
+    Unknown,
+    /// The receiver has too many inputs that its model has not seen.
+    QueueFull,
+    /// The receiver's records, or those that it inherits, are damaged on disk.
+    Damaged,
+    /// The receiver is no relative of the sender, or came into being already.
+    Unrelated,
+}
+
+/// Something that a subscription produced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SubscriptionEvent {
+    /// The call that subscribed.
+    pub subscription: CallId,
+    /// Its name: given by the sender, or made from the content. The same id of the same subscription is the same event.
+    pub id: InputId,
+    /// Who sent it.
+    pub origin: Origin,
+    /// What happened.
+    pub content: Vec<Content>,
+    /// Whether it belongs into the thread itself.
+    pub associative: bool,
+    /// Whether it is the subscription's last.
+    pub last: bool,
+    /// How it is to be delivered, if the sender says: inline when it is associative, otherwise in a child of its own.
+    pub deliver: Option<Deliver>,
+}
+
+/// How an event reaches a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Deliver {
+    /// In a child of its own.
+    Child,
+    /// In the thread itself.
+    Inline,
+    /// In the thread itself, together with others.
+    Digest {
+        /// With so many.
+        count: u32,
+        /// Or as many as have come so long after the first, in milliseconds.
+        wait_ms: u64,
+    },
+}
+
 /// A record on its way into the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arrival {
@@ -243,10 +365,28 @@ pub struct Committed {
     pub arrival: Arrival,
 }
 
+impl Post {
+    /// What its sender is told of it.
+    pub fn receipt(&self, at_ms: u64, refused: Option<Undelivered>) -> Arrival {
+        let record = Record::Delivered(Receipt { post: self.id, refused });
+        Arrival { ticket: None, thread: self.id.from, at_ms, record }
+    }
+}
+
 impl Record {
     /// Whether the record may be the first of its thread. Any other record of an unknown thread is refused.
     pub fn creates_thread(&self) -> bool {
-        matches!(self, Record::Message(_))
+        matches!(self, Record::Message(_) | Record::Post(Post { body: PostBody::Birth(_), .. }))
+    }
+
+    /// What the thread whose first record this is inherits: another thread, through the record of this number.
+    pub fn base(&self) -> Option<(ThreadId, Number)> {
+        match self {
+            Record::Post(Post { body: PostBody::Birth(birth), .. }) if !birth.fresh => {
+                birth.ancestors.last().map(|&parent| (parent, birth.through))
+            }
+            _ => None,
+        }
     }
 }
 

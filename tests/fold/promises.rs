@@ -96,6 +96,7 @@ fn effects_have_names() {
                 }
                 Effect::Disarm { call, .. } => assert!(arms.contains(&call), "only what was armed is disarmed"),
                 Effect::Prompt(_) | Effect::Cut { .. } => panic!("prompts are the owner's to send"),
+                Effect::Post(_) => panic!("the thread is alone"),
             }
         }
         for effect in thread.owed() {
@@ -127,6 +128,7 @@ fn durable_before_act() {
                 Effect::Arm { call, .. } | Effect::Disarm { call, .. } => call.number,
                 Effect::Prompt(prompt) => prompt.seen,
                 Effect::Cut { seen, .. } => *seen,
+                Effect::Post(_) => panic!("the thread is alone"),
             };
             assert!(named >= 1 && named <= last, "{effect:?} after record {last}");
         }

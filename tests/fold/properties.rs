@@ -9,8 +9,11 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use slackwater_core::effect::{Effect, Outcome, Shown, Wait};
 use slackwater_core::history::{History, Item};
-use slackwater_core::id::{CallId, InputId, Number};
-use slackwater_core::record::{Block, Committed, End, Origin, Proof, Record, Stop};
+use slackwater_core::id::{CallId, InputId, Number, PostId, ThreadId};
+use slackwater_core::record::{
+    Arrival, Birth, Block, Cause, Committed, Content, Deliver, End, Origin, Post, PostBody, Proof, Receipt, Record,
+    Stop, SubscriptionEvent, Undelivered,
+};
 use slackwater_core::thread::{Thread, invariant};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,6 +30,14 @@ enum Chance {
     Armed(Which, u64),
     Result(Which, bool, bool),
     Fired(Which),
+    /// A tool's result that begins a subscription.
+    Subscribed(Which),
+    /// An event of the n-th newest result, by its id, with its way of delivery, perhaps the last.
+    Event(usize, u8, Option<Deliver>, bool),
+    /// A post: which kind, from the n-th thread that something is owed to, by its number.
+    Post(u8, usize, u64),
+    /// A receipt for the n-th post that is owed, and why it was refused.
+    Delivered(usize, Option<Undelivered>),
 }
 
 /// What an answer's prompt had seen.
@@ -54,15 +65,30 @@ fn chance() -> impl Strategy<Value = Chance> {
     let which = || prop_oneof![3 => (0..4_usize).prop_map(Which::Open), 2 => (0..60_u64, 0..4_u16).prop_map(|(n, i)| Which::Any(n, i))];
     let end =
         prop_oneof![6 => Just(End::Finished), 1 => Just(End::Length), 1 => Just(End::Declined), 2 => Just(End::Cut)];
+    let deliver = prop_oneof![
+        3 => Just(None),
+        1 => Just(Some(Deliver::Inline)),
+        2 => (1..4_u32, 0..9_u64).prop_map(|(count, wait_ms)| Some(Deliver::Digest { count, wait_ms })),
+    ];
+    let refused = prop_oneof![
+        5 => Just(None),
+        1 => Just(Some(Undelivered::Closed)),
+        1 => Just(Some(Undelivered::QueueFull)),
+        1 => Just(Some(Undelivered::Unknown)),
+    ];
     prop_oneof![
         4 => (0..9_u8).prop_map(Chance::Message),
         1 => (0..9_u8).prop_map(Chance::Stop),
-        7 => (seen(), prop::collection::vec(0..12_u8, 0..5), end).prop_map(|(s, b, e)| Chance::Completion(s, b, e)),
+        7 => (seen(), prop::collection::vec(0..20_u8, 0..5), end).prop_map(|(s, b, e)| Chance::Completion(s, b, e)),
         1 => seen().prop_map(Chance::Failure),
         2 => which().prop_map(Chance::Accepted),
         1 => (which(), any::<u64>()).prop_map(|(w, due)| Chance::Armed(w, due)),
         5 => (which(), any::<bool>(), any::<bool>()).prop_map(|(w, e, r)| Chance::Result(w, e, r)),
         2 => which().prop_map(Chance::Fired),
+        2 => which().prop_map(Chance::Subscribed),
+        3 => (0..3_usize, 0..9_u8, deliver, prop::bool::weighted(0.1)).prop_map(|(n, i, d, l)| Chance::Event(n, i, d, l)),
+        2 => (0..5_u8, 0..4_usize, 0..9_u64).prop_map(|(k, f, n)| Chance::Post(k, f, n)),
+        2 => (0..4_usize, refused).prop_map(|(n, r)| Chance::Delivered(n, r)),
     ]
 }
 
@@ -76,8 +102,31 @@ fn block(choice: u8) -> Block {
         5 => call("sleep_until", r#"{"date":"2031-05-04","time":"09:00","timezone":"UTC"}"#),
         6 => call("sleep_until_event_or_input", ""),
         7 => call("receive_event__injected", "{}"),
+        8..=9 => call("spawn_thread", &spawn(&[])),
+        10 => call("spawn_thread", &spawn(&[crate::story::THREAD])),
+        11 => call("report_to_parent", r#"{"report":"so far"}"#),
+        12 => call("close_thread", &format!(r#"{{"thread_id":"{}","report_to_parent":"done"}}"#, crate::story::THREAD)),
+        13 => call("list_children", ""),
+        14 => call("cancel_subscription", r#"{"tool_call_id":"build-id"}"#),
         _ => call("build", "{}"),
     }
+}
+
+/// The arguments of a `spawn_thread`, for one who believes to be there.
+fn spawn(path: &[ThreadId]) -> String {
+    let path: Vec<String> = path.iter().map(|id| format!("\"{id}\"")).collect();
+    format!(r#"{{"instructions":"look","child_of":[{}]}}"#, path.join(","))
+}
+
+/// The root above the thread, when that is a child.
+const ROOT: ThreadId = ThreadId::from_bytes([6; 16]);
+
+/// The thread comes into being as a child that inherits nothing.
+fn birth() -> Record {
+    let spawn = Cause { name: "spawn_thread".into(), provider_id: "s".into(), arguments: spawn(&[]) };
+    let birth = Birth { ancestors: vec![ROOT], through: 1, fresh: true, spawn, event: None };
+    let id = PostId { from: ROOT, number: 2, index: 0 };
+    Record::Post(Post { id, body: PostBody::Birth(Box::new(birth)) })
 }
 
 /// The record that this chance is for this thread.
@@ -115,7 +164,56 @@ fn record(thread: &Thread, chance: Chance) -> Record {
             result(which(w), "built", is_error, if by_runtime { Origin::runtime() } else { tool })
         }
         Chance::Fired(w) => Record::Fired(which(w)),
+        Chance::Subscribed(w) => {
+            let tool = Origin { who: "tool:build".into(), proof: Proof::Process };
+            let Record::Result(mut result) = result(which(w), "watching", false, tool) else { unreachable!() };
+            result.subscription = true;
+            Record::Result(result)
+        }
+        Chance::Event(newest, id, deliver, last) => {
+            let mut results = thread.history().newest_first().filter_map(|item| match &**item {
+                Item::Result(answer) if answer.name == "build" => Some(answer.call),
+                _ => None,
+            });
+            Record::Event(SubscriptionEvent {
+                subscription: results.nth(newest).unwrap_or(CallId { number: 2, index: 0 }),
+                id: InputId(id.to_string()),
+                origin: person(),
+                content: vec![Content::Text("it changed".into())],
+                associative: id % 2 == 0,
+                last,
+                deliver,
+            })
+        }
+        Chance::Post(kind, from, number) => {
+            let owed = posts(thread);
+            let from = owed.get(from).map_or(ROOT, |arrival| arrival.thread);
+            let body = match kind {
+                0 if thread.last() == 0 => return birth(),
+                0 => PostBody::Message("and this".into()),
+                1 => PostBody::Report { branch: from, text: "done".into() },
+                2 => PostBody::Report { branch: ROOT, text: "done".into() },
+                3 => PostBody::Closed,
+                _ => PostBody::Close,
+            };
+            Record::Post(Post { id: PostId { from, number: 10 * u64::from(kind) + number, index: 0 }, body })
+        }
+        Chance::Delivered(at, refused) => {
+            let owed = posts(thread);
+            let post = owed.get(at).and_then(|arrival| match &arrival.record {
+                Record::Post(post) => Some(post.id),
+                _ => None,
+            });
+            let post = post.unwrap_or(PostId { from: crate::story::THREAD, number: at as u64, index: 0 });
+            Record::Delivered(Receipt { post, refused })
+        }
     }
+}
+
+/// What the thread owes to others.
+fn posts(thread: &Thread) -> Vec<Arrival> {
+    let owed = thread.owed().into_iter();
+    owed.filter_map(|effect| if let Effect::Post(arrival) = effect { Some(arrival) } else { None }).collect()
 }
 
 /// The records that these chances make, and the thread they make.
@@ -150,7 +248,13 @@ where
 }
 
 fn chances() -> impl Strategy<Value = Vec<Chance>> {
-    prop::collection::vec(chance(), 1..120)
+    // Every second thread is a child.
+    (any::<bool>(), prop::collection::vec(chance(), 1..120)).prop_map(|(is_child, mut chances)| {
+        if is_child {
+            chances.insert(0, Chance::Post(0, 0, 0));
+        }
+        chances
+    })
 }
 
 /// The invariants, and the first of them once more in words of its own: of each call at most one result, none before it.
@@ -213,7 +317,7 @@ fn a_replay_gives_the_same_thread() {
 /// The owner looks at a thread only between ticks. Where these lie cannot be seen in the thread.
 #[test]
 fn how_records_are_cut_into_batches_cannot_be_seen() {
-    let lives = (chances(), prop::collection::vec(any::<bool>(), 120));
+    let lives = (chances(), prop::collection::vec(any::<bool>(), 121));
     for_any("how_records_are_cut_into_batches_cannot_be_seen", lives, |(chances, ends)| {
         let (records, thread) = lived(chances);
         let mut ticked = Thread::new(crate::story::THREAD);
@@ -237,7 +341,16 @@ fn how_records_are_cut_into_batches_cannot_be_seen() {
 /// there as 2n-1 and again as 2n.
 #[test]
 fn delivered_twice_is_delivered_once() {
-    for_any("delivered_twice_is_delivered_once", chances(), |chances| {
+    // The names of children and posts follow from numbers, which are others in the second life: it makes no children.
+    let chances = chances().prop_map(|mut chances| {
+        chances.iter_mut().for_each(|chance| match chance {
+            Chance::Completion(_, blocks, _) => blocks.retain(|block| !matches!(block, 8..=10)),
+            Chance::Event(_, _, deliver @ None, _) => *deliver = Some(Deliver::Inline),
+            _ => {}
+        });
+        chances
+    });
+    for_any("delivered_twice_is_delivered_once", chances, |chances| {
         let (records, once) = lived(chances);
         let mut twice = Thread::new(crate::story::THREAD);
         for committed in &records {
@@ -248,7 +361,12 @@ fn delivered_twice_is_delivered_once() {
                 copy.arrival.record = renumbered(copy.arrival.record);
                 let applied = twice.apply(copy);
                 if delivery == 2 {
-                    assert_eq!(applied.effects, [], "the second delivery of {committed:?} did something");
+                    let (receipts, others): (Vec<_>, Vec<_>) = applied.effects.into_iter().partition(|effect| {
+                        matches!(effect, Effect::Post(Arrival { record: Record::Delivered(_), .. }))
+                    });
+                    assert_eq!(others, [], "the second delivery of {committed:?} did something");
+                    let is_post = matches!(committed.arrival.record, Record::Post(_));
+                    assert_eq!(receipts.len(), usize::from(is_post), "every delivery has its receipt");
                     assert!(!matches!(applied.outcome, Outcome::Taken(_)) || is_unnamed(&committed.arrival.record));
                     assert_eq!((twice.history().clone(), twice.standing().pending), before);
                 }
@@ -266,7 +384,7 @@ fn delivered_twice_is_delivered_once() {
 }
 
 fn is_unnamed(record: &Record) -> bool {
-    matches!(record, Record::Accepted(_) | Record::Armed { .. } | Record::Fired(_))
+    matches!(record, Record::Accepted(_) | Record::Armed { .. } | Record::Fired(_) | Record::Delivered(_))
 }
 
 /// The number under which the n-th record is delivered first.
@@ -285,7 +403,9 @@ fn renumbered(mut record: Record) -> Record {
         Record::Failure(failure) => failure.seen *= 2,
         Record::Accepted(call) | Record::Fired(call) | Record::Armed { call, .. } => *call = recall(*call),
         Record::Result(result) => result.call = recall(result.call),
-        Record::Message(_) | Record::Stop(_) => {}
+        Record::Event(event) => event.subscription = recall(event.subscription),
+        Record::Delivered(receipt) => receipt.post.number = first(receipt.post.number),
+        Record::Message(_) | Record::Stop(_) | Record::Post(_) => {}
     }
     record
 }

@@ -200,6 +200,7 @@ pub(crate) fn asked(applied: &Applied) -> Vec<String> {
         Effect::Cancel(dispatch) => Some(format!("cancel {} {}", dispatch.call, dispatch.name)),
         Effect::Arm { call, .. } => Some(format!("arm {call}")),
         Effect::Disarm { call, .. } => Some(format!("disarm {call}")),
+        Effect::Post(arrival) => Some(format!("post to {}", arrival.thread)),
         Effect::Tell(_) => None,
     });
     asks.collect()

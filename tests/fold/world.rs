@@ -294,6 +294,7 @@ impl World {
                 }
             }
             Effect::Prompt(_) | Effect::Cut { .. } => panic!("prompts are the owner's to send"),
+            Effect::Post(_) => panic!("the thread is alone"),
         }
     }
 

@@ -98,7 +98,6 @@ async fn what_is_no_callback_is_refused() {
     world.call_back(&token, &empty).await.is_problem(400, "bad-callback", "text");
     let (group_id, id) = (thread.to_string(), call.effect_id(thread));
     for body in [
-        json!({"type": "subscription_event", "group_id": group_id, "tool_call_id": id, "text": "x"}),
         json!({"type": "oauth", "group_id": group_id, "id": id, "auth_url": "https://x"}),
         json!({"type": "user_choice", "group_id": group_id, "id": id, "prompt": "?", "choices": ["a"], "response_url": "https://x"}),
         json!({"type": "view_update", "group_id": group_id, "view_type": "diff", "content": {}}),
@@ -132,4 +131,43 @@ async fn a_server_built_on_the_reference_types_answers_unchanged() {
     let Record::Result(taken) = &records[2].arrival.record else { panic!("{records:?}") };
     assert_eq!((taken.call, &taken.content[..]), (call, &[Content::Text("green".into())][..]));
     assert!(taken.subscription && taken.display.as_ref().is_some_and(|display| display.contains("done")));
+}
+
+#[tokio::test]
+async fn an_event_is_taken_once_while_its_subscription_lasts() {
+    let (world, thread, call) = world_with_call().await;
+    let token = world.key.token(thread, call, LATER_MS);
+    let event = |id: &str, fields: Value| {
+        let mut body = json!({"type": "subscription_event", "group_id": thread.to_string(), "tool_call_id": call.effect_id(thread), "text": "it changed", "event_id": id});
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        body
+    };
+    // Before the result nothing is subscribed.
+    world.call_back(&token, &event("a", json!({}))).await.is_problem(409, "no-such-subscription", "subscription");
+    let mut subscribed = result(thread, call, "watching");
+    subscribed["subscription"] = json!(true);
+    assert_eq!(world.call_back(&token, &subscribed).await.status, 200);
+    let taken = world.call_back(&token, &event("a", json!({"associative": true}))).await;
+    assert_eq!((taken.status, &taken.body["duplicate"]), (200, &json!(false)), "{}", taken.body);
+    let again = world.call_back(&token, &event("a", json!({"associative": true}))).await;
+    assert_eq!((again.status, &again.body["duplicate"]), (200, &json!(true)), "{}", again.body);
+    assert_eq!(again.body["number"], taken.body["number"], "same_id_once");
+    let digest = json!({"deliver": {"digest": {"count": 2, "wait_ms": 1000}}});
+    assert_eq!(world.call_back(&token, &event("b", digest)).await.status, 200);
+    let bad = world.call_back(&token, &event(&"x".repeat(129), json!({}))).await;
+    assert_eq!((bad.status, &bad.body["field"]), (400, &json!("event_id")), "{}", bad.body);
+    assert_eq!(world.call_back(&token, &event("c", json!({"final": true}))).await.status, 200);
+    world.call_back(&token, &event("d", json!({}))).await.is_problem(410, "subscription-ended", "last event");
+    let other = CallId { number: call.number, index: 1 };
+    let token = world.key.token(thread, other, LATER_MS);
+    world.call_back(&token, &event("e", json!({}))).await.is_problem(403, "other-call", "the call");
+    let records = world.shard.records();
+    let proofs = records.iter().filter_map(|record| match &record.arrival.record {
+        Record::Event(event) => Some(event.origin.proof),
+        _ => None,
+    });
+    assert!(
+        proofs.clone().count() >= 4 && proofs.into_iter().all(|proof| proof == Proof::Capability),
+        "origin_is_proven"
+    );
 }

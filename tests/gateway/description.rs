@@ -5,9 +5,9 @@ use super::{Answer, World};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use slackwater::gateway::openapi::OPENAPI;
-use slackwater_core::id::{CallId, ThreadId};
+use slackwater_core::id::{CallId, PostId, ThreadId};
 use slackwater_core::port::Part;
-use slackwater_core::record::{Block, Content, Record};
+use slackwater_core::record::{Birth, Block, Cause, Content, Post, PostBody, Receipt, Record, Undelivered};
 use sse_stream::SseStream;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn response_schema(operation: &Value, status: u16) -> Value {
 }
 
 /// A thread to which everything has happened that clients can see, but for its last prompt and call, which are open.
-async fn eventful(world: &World, name: &str) -> (ThreadId, CallId) {
+async fn eventful(world: &World, name: &str) -> (ThreadId, CallId, ThreadId) {
     let shard = &world.shard;
     let thread = world.say(name, "build it").await;
     let call = |name: &str, arguments: &str| Block::Call {
@@ -68,9 +68,22 @@ async fn eventful(world: &World, name: &str) -> (ThreadId, CallId) {
     let stopped = world.post(&format!("/v1/threads/{name}/stop"), "{}").await;
     assert_eq!(stopped.status, 201, "{}", stopped.body);
     world.say(name, "and again").await;
+    // A child reports, and then there is nobody to take a message.
+    let spawn = shard.call(thread, "spawn_thread", r#"{"instructions":"look","child_of":[]}"#);
+    let child = thread.child(spawn);
+    let post = |from, number, body| Record::Post(Post { id: PostId { from, number, index: 0 }, body });
+    shard.happen(thread, post(child, 3, PostBody::Report { branch: child, text: "found".into() }));
+    shard.call(thread, "send_message_to_child", &format!(r#"{{"thread_id":"{child}","message":"more"}}"#));
+    let sent = PostId { from: thread, number: shard.last(thread), index: 0 };
+    shard.happen(thread, Record::Delivered(Receipt { post: sent, refused: Some(Undelivered::Closed) }));
+    // The child itself: born and closed.
+    let cause = Cause { name: "spawn_thread".into(), provider_id: "p".into(), arguments: "{}".into() };
+    let birth = Birth { ancestors: vec![thread], through: 1, fresh: true, spawn: cause, event: None };
+    shard.happen(child, post(thread, spawn.number, PostBody::Birth(Box::new(birth))));
+    shard.happen(child, post(thread, spawn.number + 1, PostBody::Close));
     let open = shard.call(thread, "build", "");
     shard.happen(thread, Record::Accepted(open));
-    (thread, open)
+    (thread, open, child)
 }
 
 #[tokio::test]
@@ -115,7 +128,7 @@ async fn what_is_answered_is_as_described() {
             };
             for example in examples {
                 called += 1;
-                let (thread, call) = eventful(&world, &format!("thread-{called}")).await;
+                let (thread, call, _) = eventful(&world, &format!("thread-{called}")).await;
                 let token = world.key.token(thread, call, u64::MAX);
                 let url = path.replace("{thread}", &thread.to_string()).replace("{token}", &token);
                 let request = match example {
@@ -176,11 +189,14 @@ async fn problems_are_as_described() {
 #[tokio::test]
 async fn events_are_as_described() {
     let world = World::new();
-    let (thread, _) = eventful(&world, "demo").await;
+    let (thread, _, child) = eventful(&world, "demo").await;
     let schemas = description()["components"]["schemas"]["Event"]["properties"].clone();
     let mut kinds: BTreeSet<&str> = schemas.as_object().unwrap().keys().map(String::as_str).collect();
-    let response = world.client.get(format!("{}/v1/threads/demo/events", world.url)).send().await.unwrap();
-    let mut stream = SseStream::from_bytes_stream(response.bytes_stream());
+    let follow = async |name: &str| {
+        let response = world.client.get(format!("{}/v1/threads/{name}/events", world.url)).send().await.unwrap();
+        SseStream::from_bytes_stream(response.bytes_stream())
+    };
+    let mut stream = futures::stream::select(follow("demo").await, follow(&child.to_string()).await);
     let last = world.shard.last(thread);
     for part in [Part::Started, Part::Text("a\nb".into()), Part::Reasoning("r".into()), Part::Void] {
         world.shard.chunk(thread, last, part);

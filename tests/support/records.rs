@@ -45,18 +45,20 @@ pub async fn read(directory: &Path) -> BTreeMap<ThreadId, Folded> {
     };
     let mut threads = BTreeMap::new();
     for thread in standings.into_iter().map(|standing| standing.thread) {
-        let FromJournal::Recalled { records, .. } = next(ToJournal::Recall { thread, before: u64::MAX }).await else {
+        let FromJournal::Recalled { records, ancestry, .. } =
+            next(ToJournal::Recall { thread, before: u64::MAX }).await
+        else {
             panic!("a recall is answered with records");
         };
-        threads.insert(thread, Folded::new(thread, records.unwrap()));
+        threads.insert(thread, Folded::new(thread, ancestry, records.unwrap()));
     }
     handle.close().await.unwrap();
     threads
 }
 
 impl Folded {
-    fn new(id: ThreadId, records: Vec<Committed>) -> Self {
-        let mut thread = Thread::new(id);
+    fn new(id: ThreadId, ancestry: Vec<(ThreadId, Vec<Committed>)>, records: Vec<Committed>) -> Self {
+        let mut thread = Thread::inheriting(id, ancestry);
         let mut outputs = Vec::new();
         for (position, record) in records.iter().enumerate() {
             assert_eq!(record.number, position as u64 + 1, "the numbers of {id} have no gap and no repeat");

@@ -25,12 +25,14 @@ pub struct Ends {
     pub from_model: SimSender<FromModel, TotalOrder, ExactlyOnce>,
     pub from_tool: SimSender<Arrival, TotalOrder, ExactlyOnce>,
     pub from_timer: SimSender<Arrival, TotalOrder, ExactlyOnce>,
+    pub from_posts: SimSender<Arrival, TotalOrder, ExactlyOnce>,
     pub to_gateway: SimReceiver<ToGateway, TotalOrder, ExactlyOnce>,
     pub appends: SimReceiver<Vec<Arrival>, TotalOrder, ExactlyOnce>,
     pub to_journal: SimReceiver<ToJournal, TotalOrder, ExactlyOnce>,
     pub to_model: SimReceiver<ToModel, TotalOrder, ExactlyOnce>,
     pub to_tool: SimReceiver<ToTool, TotalOrder, ExactlyOnce>,
     pub to_timer: SimReceiver<ToTimer, TotalOrder, ExactlyOnce>,
+    pub to_posts: SimReceiver<Arrival, TotalOrder, ExactlyOnce>,
 }
 
 impl Ends {
@@ -42,19 +44,22 @@ impl Ends {
         let (from_model, model) = shard.sim_input();
         let (from_tool, tool) = shard.sim_input();
         let (from_timer, timer) = shard.sim_input();
-        let outputs = agent_loop(Inputs { gateway, journal, model, tool, timer });
+        let (from_posts, posts) = shard.sim_input();
+        let outputs = agent_loop(Inputs { gateway, journal, model, tool, timer, posts });
         Ends {
             from_gateway,
             from_journal,
             from_model,
             from_tool,
             from_timer,
+            from_posts,
             to_gateway: outputs.gateway.sim_output(),
             to_journal: outputs.journal.sim_output(),
             appends: outputs.appends.sim_output(),
             to_model: outputs.model.sim_output(),
             to_tool: outputs.tool.sim_output(),
             to_timer: outputs.timer.sim_output(),
+            to_posts: outputs.posts.sim_output(),
         }
     }
 }
@@ -86,16 +91,19 @@ pub fn arrival(ticket: Option<u64>, thread: ThreadId, record: Record) -> Arrival
     Arrival { ticket: ticket.map(|request| Ticket { gateway: 0, request }), thread, at_ms: 1_000, record }
 }
 
-/// A message whose ticket is its text's length and whose id is its text.
-pub fn message(to: u8, ticket: u64, text: &str) -> FromGateway {
-    let message = Message {
+/// A message whose id is its text.
+pub fn said(text: &str) -> Record {
+    Record::Message(Message {
         id: InputId(text.into()),
         origin: origin(),
         content: vec![Content::Text(text.into())],
         thread_name: None,
         metadata: None,
-    };
-    FromGateway::Submit(arrival(Some(ticket), thread(to), Record::Message(message)))
+    })
+}
+
+pub fn message(to: u8, ticket: u64, text: &str) -> FromGateway {
+    FromGateway::Submit(arrival(Some(ticket), thread(to), said(text)))
 }
 
 pub fn result(ticket: u64, of: &Dispatch, text: &str) -> FromGateway {
@@ -124,6 +132,31 @@ pub fn calls(prompt: &Prompt, tool: &str, arguments: &str) -> FromModel {
     completion(prompt, vec![call], End::Finished)
 }
 
+/// Several calls in one turn.
+pub fn many_calls(prompt: &Prompt, calls: &[(&str, String)]) -> FromModel {
+    let call = |(name, arguments): &(&str, String)| Block::Call {
+        provider_id: "p".into(),
+        name: (*name).into(),
+        arguments: arguments.clone(),
+    };
+    completion(prompt, calls.iter().map(call).collect(), End::Finished)
+}
+
+/// A child that the root makes.
+pub fn spawn(instructions: &str) -> (&'static str, String) {
+    ("spawn_thread", format!(r#"{{"instructions":"{instructions}","child_of":[]}}"#))
+}
+
+/// A child's report.
+pub fn report(text: &str) -> (&'static str, String) {
+    ("report_to_parent", format!(r#"{{"report":"{text}"}}"#))
+}
+
+/// A child's last words.
+pub fn report_and_close(child: ThreadId, report: &str) -> (&'static str, String) {
+    ("close_thread", format!(r#"{{"thread_id":"{child}","report_to_parent":"{report}"}}"#))
+}
+
 pub fn accepted(of: &Dispatch) -> Arrival {
     arrival(None, of.thread, Record::Accepted(of.call))
 }
@@ -143,7 +176,8 @@ impl World {
                     ToJournal::Recall { thread, before } => {
                         self.recalls += 1;
                         let records = self.journal[&thread].iter().filter(|c| c.number < before).cloned().collect();
-                        answers.push(FromJournal::Recalled { thread, records: Ok(records) });
+                        let ancestry = self.ancestry(thread);
+                        answers.push(FromJournal::Recalled { thread, records: Ok(records), ancestry });
                     }
                     ToJournal::Rest(rest) => self.rests.push(rest),
                     ToJournal::Append(_) | ToJournal::Query(..) => panic!("the flow has other ports for these"),
@@ -179,10 +213,19 @@ impl World {
                     ToGateway::Awake(change) => self.awake += change,
                 }
             }
-            if answers.is_empty() {
+            // What threads send each other comes back, in its order.
+            let mut posts = Vec::new();
+            while let Some(post) = ends.to_posts.try_next().await {
+                let by = if let Record::Post(post) = &post.record { post.id.number } else { 0 };
+                let sender = if let Record::Post(post) = &post.record { post.id.from } else { post.thread };
+                assert!(by <= self.last(sender), "durable_before_act");
+                posts.push(post);
+            }
+            if answers.is_empty() && posts.is_empty() {
                 return;
             }
             ends.from_journal.send_many(answers);
+            ends.from_posts.send_many(posts);
         }
     }
 
@@ -195,6 +238,19 @@ impl World {
             self.journal.insert(id, records);
         }
         self.journal.keys().map(|&id| (id, self.last(id))).collect()
+    }
+
+    /// What a thread inherits, as a journal reads it.
+    pub fn ancestry(&self, id: ThreadId) -> Vec<(ThreadId, Vec<Committed>)> {
+        let mut ancestry = Vec::new();
+        let mut next = self.journal[&id].first().and_then(|first| first.arrival.record.base());
+        while let Some((id, through)) = next {
+            let records = &self.journal[&id];
+            ancestry.push((id, records[..through as usize].to_vec()));
+            next = records[0].arrival.record.base();
+        }
+        ancestry.reverse();
+        ancestry
     }
 
     fn commit(&mut self, arrival: Arrival) -> Committed {
@@ -210,12 +266,18 @@ impl World {
 
     /// The thread as its records make it, checked.
     pub fn fold(&self, id: ThreadId) -> Thread {
-        let mut thread = Thread::new(id);
+        let mut thread = Thread::inheriting(id, self.ancestry(id));
         for record in &self.journal[&id] {
             thread.apply(record.clone());
             invariant::check(&thread).unwrap();
         }
         thread
+    }
+
+    /// The prompt of this thread, which is under way.
+    pub fn prompt_of(&mut self, thread: ThreadId) -> Prompt {
+        let at = self.prompts.iter().position(|prompt| prompt.thread == thread);
+        self.prompts.remove(at.unwrap_or_else(|| panic!("{thread} is not asked")))
     }
 
     pub fn prompt(&mut self) -> Prompt {

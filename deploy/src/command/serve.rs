@@ -135,7 +135,7 @@ fn tell_person(loaded: &Loaded, runtime: &Runtime, model: &str) {
         output::line(format!("  tools      {label}{state}"));
     }
     if servers.is_empty() {
-        output::line("  tools      the built-in ones (sleep, sleep_until, sleep_until_event_or_input)");
+        output::line("  tools      the built-in ones (sleeping, child threads, subscriptions)");
     }
     output::line(format!("  try        curl -s {url}/v1/threads/hello/messages --json '{{\"text\": \"Hello\"}}'"));
     output::line("ready");

@@ -120,22 +120,29 @@ impl Live {
             Live::Chunk(Chunk { part: Part::Text(text) | Part::Reasoning(text), .. }) => text.len(),
             Live::Chunk(_) => 0,
             Live::Output(output) => match &output.shown {
-                Shown::Message(item) | Shown::Turn { item, .. } | Shown::Result(item) | Shown::Event(item) => {
-                    match &**item {
-                        Item::User { content: pieces, .. } => content(pieces),
-                        Item::Assistant { blocks, .. } => blocks
-                            .iter()
-                            .map(|block| match block {
-                                Block::Text(text) | Block::Reasoning { text, .. } => text.len(),
-                                Block::Call { arguments, .. } => arguments.len(),
-                            })
-                            .sum(),
-                        Item::Result(answer) => content(&answer.content),
-                        Item::Event(event) => content(&event.content),
-                    }
-                }
+                Shown::Message(item)
+                | Shown::Turn { item, .. }
+                | Shown::Result(item)
+                | Shown::Event(item)
+                | Shown::Report { item, .. } => match &**item {
+                    Item::User { content: pieces, .. } => content(pieces),
+                    Item::Assistant { blocks, .. } => blocks
+                        .iter()
+                        .map(|block| match block {
+                            Block::Text(text) | Block::Reasoning { text, .. } => text.len(),
+                            Block::Call { arguments, .. } => arguments.len(),
+                        })
+                        .sum(),
+                    Item::Result(answer) => content(&answer.content),
+                    Item::Event(event) => content(&event.content),
+                },
                 Shown::Failure { message, .. } => message.len(),
-                Shown::Waiting(_) | Shown::Stopped => 0,
+                Shown::Waiting(_)
+                | Shown::Stopped
+                | Shown::Spawned { .. }
+                | Shown::Born { .. }
+                | Shown::Closed { .. }
+                | Shown::Undelivered { .. } => 0,
             },
         };
         shown + size_of::<Self>()

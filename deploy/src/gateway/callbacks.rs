@@ -1,12 +1,12 @@
 //! Callbacks: `POST /v1/callbacks/{token}`, by which tools answer (Reactive Agent Protocol).
 //!
-//! In: a callback, at the URL that its call was given. Out: 200 once the result is on stable storage. Always: the capability
+//! In: a callback, at the URL that its call was given. Out: 200 once the result or event is on stable storage. Always: the capability
 //! in the URL is checked before anything else, and the body can only speak for the thread and call that it names.
 
 use super::body;
 use super::problem::Problem;
 use super::server::AppState;
-use super::shards::now_ms;
+use super::shards::{Shards, now_ms};
 use crate::capability::BadToken;
 use crate::tool::wire::{BadCallback, Callback};
 use axum::body::Body;
@@ -17,6 +17,9 @@ use axum::response::Json;
 use serde_json::{Value, json};
 use slackwater_core::effect::Outcome;
 use slackwater_core::record::{Origin, Proof, Record};
+
+/// The most characters of an event's own id.
+const ID_LENGTH_MAX: usize = 128;
 
 pub(super) async fn post(
     State(app): State<AppState>,
@@ -29,16 +32,18 @@ pub(super) async fn post(
     let read = body::read(&app, &headers, body, app.config.limits.callback_bytes_max).await?;
     let callback = Callback::parse(&read.bytes).map_err(bad_callback)?;
     callback.check(thread, call).map_err(bad_callback)?;
-    let result = match callback {
-        Callback::ToolResult(result) => result,
-        Callback::SubscriptionEvent(_) => return Err(not_supported("subscription_event")),
+    let origin = Origin { who: "tool".to_owned(), proof: Proof::Capability };
+    let record = match callback {
+        Callback::ToolResult(result) => Record::Result(result.into_record(thread, call, origin).map_err(bad_callback)?),
+        Callback::SubscriptionEvent(event) if event.event_id.as_deref().is_some_and(|id| !is_id(id)) => {
+            return Err(Problem::field("event_id", format!("An event_id has 1 to {ID_LENGTH_MAX} characters.")));
+        }
+        Callback::SubscriptionEvent(event) => Record::Event(event.into_record(call, origin, Shards::fresh_id())),
         Callback::Oauth(_) => return Err(not_supported("oauth")),
         Callback::UserChoice(_) => return Err(not_supported("user_choice")),
         Callback::ViewUpdate(_) => return Err(not_supported("view_update")),
     };
-    let origin = Origin { who: "tool".to_owned(), proof: Proof::Capability };
-    let result = result.into_record(thread, call, origin).map_err(bad_callback)?;
-    let (number, duplicate) = match app.shards.submit(thread, Record::Result(result)).await? {
+    let (number, duplicate) = match app.shards.submit(thread, record).await? {
         Outcome::Taken(number) => (number, false),
         Outcome::Duplicate(number) => (number, true),
         Outcome::Refused(refusal) => return Err(Problem::refused(refusal)),
@@ -49,6 +54,10 @@ pub(super) async fn post(
         "number": number,
         "duplicate": duplicate,
     })))
+}
+
+fn is_id(text: &str) -> bool {
+    (1..=ID_LENGTH_MAX).contains(&text.chars().count())
 }
 
 fn bad_token(bad: BadToken) -> Problem {

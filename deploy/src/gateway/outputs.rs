@@ -26,6 +26,21 @@ pub fn output(output: &Output) -> (&'static str, Value) {
         Shown::Failure { class, message } => ("failure", json!({"class": class, "message": message})),
         Shown::Waiting(waits) => ("waiting", json!({"waits": waits.iter().map(wait).collect::<Vec<_>>()})),
         Shown::Stopped => ("stopped", json!({})),
+        Shown::Spawned { child, call, for_event } => {
+            ("spawned", json!({"child": child.to_string(), "call": call.to_string(), "for_event": for_event}))
+        }
+        Shown::Born { ancestors } => {
+            ("born", json!({"ancestors": ancestors.iter().map(ToString::to_string).collect::<Vec<_>>()}))
+        }
+        Shown::Report { from, item } => {
+            let mut data = said(item);
+            data["from"] = json!(from.to_string());
+            ("report", data)
+        }
+        Shown::Closed { children, subscriptions, unseen } => {
+            ("closed", json!({"children": children, "subscriptions": subscriptions, "unseen": unseen}))
+        }
+        Shown::Undelivered { to, why } => ("undelivered", json!({"to": to.to_string(), "why": why})),
     };
     data["id"] = json!(output.id.to_string());
     data["at_ms"] = json!(output.at_ms);
@@ -56,6 +71,9 @@ pub fn standing(standing: &Standing) -> Value {
         "last_at": rfc3339(standing.last_at_ms),
         "items": standing.items,
         "pending": standing.pending,
+        "parent": standing.parent.map(|parent| parent.to_string()),
+        "children": standing.children,
+        "subscriptions": standing.subscriptions,
     })
 }
 

@@ -98,6 +98,34 @@ impl Problem {
                 "Wait until its model has caught up, or stop it: POST /v1/threads/{thread}/stop.",
             )
             .retry_after(5),
+            Refusal::Closed => Self::new(
+                StatusCode::GONE,
+                "closed",
+                "The thread is closed",
+                "The thread has closed and takes no more inputs.",
+                "Write to its parent or to another thread.",
+            ),
+            Refusal::NoSuchSubscription => Self::new(
+                StatusCode::CONFLICT,
+                "no-such-subscription",
+                "The call is no subscription",
+                "The thread has no subscription of this call.",
+                "Answer the call with a tool_result that says `subscription: true` first.",
+            ),
+            Refusal::SubscriptionEnded => Self::new(
+                StatusCode::GONE,
+                "subscription-ended",
+                "The subscription has ended",
+                "Its last event came, or it was cancelled.",
+                "Send no more events of it.",
+            ),
+            Refusal::Unrelated => Self::new(
+                StatusCode::CONFLICT,
+                "unrelated",
+                "The input is not for this thread",
+                "Only a thread of the same tree sends this.",
+                "Do not send it.",
+            ),
             Refusal::Damaged => Self::damaged("The records of this thread cannot be read."),
         }
     }

@@ -24,12 +24,15 @@ pub fn topology<'a>(gateway: &Process<'a, Gateway>, shards: &Cluster<'a, Shard>,
     let (from_tool, to_tool) = shards.sidecar_bidi::<Arrival, ToTool, _>(q!(|| crate::sidecar::tool()));
     let (from_timer, to_timer) = shards.sidecar_bidi::<Arrival, ToTimer, _>(q!(|| crate::sidecar::timer()));
 
-    let Outputs { gateway: told, chunks, appends, journal, queries, model, tool, timer } = agent_loop(Inputs {
+    let (from_posts, to_posts) = shards.sidecar_bidi::<Arrival, Arrival, _>(q!(|| crate::sidecar::posts()));
+
+    let Outputs { gateway: told, chunks, appends, journal, queries, model, tool, timer, posts } = agent_loop(Inputs {
         gateway: route::to_shards(requests, shards, count),
         journal: from_journal,
         model: from_model,
         tool: from_tool,
         timer: from_timer,
+        posts: from_posts,
     });
 
     to_journal.complete(
@@ -40,6 +43,7 @@ pub fn topology<'a>(gateway: &Process<'a, Gateway>, shards: &Cluster<'a, Shard>,
     to_model.complete(model);
     to_tool.complete(tool);
     to_timer.complete(timer);
+    to_posts.complete(posts);
     to_gateway.complete(told.send(gateway, TCP.fail_stop().bincode()).values().merge_unordered(
         chunks.map(q!(|chunk| ToGateway::Chunk(chunk))).send(gateway, TCP.fail_stop().bincode()).values(),
     ));

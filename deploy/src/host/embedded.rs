@@ -4,7 +4,7 @@
 //! the flow asks of an adapter is in its queue when the tick ends; a panic of the flow (a broken invariant) ends the shard
 //! and is told to whoever waits for its end.
 
-use crate::port::{FromAdapter, ToAdapter};
+use crate::port::{FromAdapter, ToAdapter, loopback};
 use slackwater_core::port::{FromGateway, FromJournal, FromModel, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
 use slackwater_core::record::Arrival;
 use tokio::sync::oneshot;
@@ -92,6 +92,7 @@ impl Shard {
 
 fn run(adapters: Adapters, stopped: oneshot::Receiver<()>) {
     let Adapters { gateway, journal, model, tool, timer } = adapters;
+    let posts = loopback();
     let runtime =
         tokio::runtime::Builder::new_current_thread().build().expect("invariant: a runtime without IO starts");
     let mut outputs = generated::shard::EmbeddedOutputs {
@@ -100,11 +101,12 @@ fn run(adapters: Adapters, stopped: oneshot::Receiver<()>) {
         queries: |(ticket, query)| journal.1.put(ToJournal::Query(ticket, query)),
         to_gateway: |told| gateway.1.put(told),
         to_journal: |asked| journal.1.put(asked),
+        to_posts: |post| posts.1.put(post),
         to_model: |asked| model.1.put(asked),
         to_timer: |asked| timer.1.put(asked),
         to_tool: |asked| tool.1.put(asked),
     };
-    let mut flow = generated::shard(gateway.0, journal.0, model.0, timer.0, tool.0, &mut outputs);
+    let mut flow = generated::shard(gateway.0, journal.0, model.0, posts.0, timer.0, tool.0, &mut outputs);
     tokio::task::LocalSet::new().block_on(&runtime, async {
         tokio::select! {
             _ = flow.run() => unreachable!("a flow runs for ever"),

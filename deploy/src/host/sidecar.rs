@@ -7,7 +7,7 @@
 use crate::capability::CapabilityKey;
 use crate::catalog::Catalog;
 use crate::journal::{FileDisk, Journal};
-use crate::port::{FromAdapter, ToAdapter, ends};
+use crate::port::{FromAdapter, ToAdapter, ends, loopback};
 use crate::settings::Settings;
 use crate::{gateway as gateways, model as models, timer as timers, tool as tools};
 use slackwater_core::port::{FromGateway, FromJournal, FromModel, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
@@ -107,6 +107,11 @@ pub fn tool() -> (FromAdapter<Arrival>, ToAdapter<ToTool>) {
 /// A shard's timers.
 pub fn timer() -> (FromAdapter<Arrival>, ToAdapter<ToTimer>) {
     timers::start()
+}
+
+/// What a shard's threads send each other: it comes back to the same shard.
+pub fn posts() -> (FromAdapter<Arrival>, ToAdapter<Arrival>) {
+    loopback()
 }
 
 /// What the sidecars of one process share.

@@ -66,6 +66,33 @@ pub(super) fn read(
     Ok(records)
 }
 
+/// What a thread inherits: its ancestors, the oldest first, each with the records that the next one inherits.
+pub(super) type Ancestry = Vec<(ThreadId, Vec<Committed>)>;
+
+/// A thread's ancestry and its records with numbers below `before`; `read` reads one thread's. Who the ancestors are is said
+/// by first records.
+///
+/// # Errors
+/// What `read` fails with.
+pub(super) fn inherited<E>(
+    thread: ThreadId,
+    before: Number,
+    mut read: impl FnMut(ThreadId, Number) -> Result<Vec<Committed>, E>,
+) -> Result<(Ancestry, Vec<Committed>), E> {
+    let base = |records: &[Committed]| records.first().and_then(|first| first.arrival.record.base());
+    let mut records = read(thread, before.max(2))?;
+    let mut ancestry = Ancestry::new();
+    let mut next = base(&records);
+    while let Some((ancestor, through)) = next {
+        let shared = read(ancestor, through + 1)?;
+        next = base(&shared);
+        ancestry.push((ancestor, shared));
+    }
+    ancestry.reverse();
+    records.retain(|record| record.number < before);
+    Ok((ancestry, records))
+}
+
 /// Reads the frame at a place into the buffer, as far as there is one. Returns how many bytes were read.
 fn fill(disk: &dyn Disk, segment: u32, offset: u64, buffer: &mut Vec<u8>) -> io::Result<usize> {
     buffer.resize(READ_BYTES, 0);

@@ -3,7 +3,7 @@
 //! In: a directory that nobody uses. Out: a [`Report`], for people and for programs. Always: changes nothing; reads every
 //! record and folds every thread.
 
-use super::chain::{self, Unread};
+use super::chain::{self, Ancestry, Unread};
 use super::damage::{Damage, DamageEffect, TornTail};
 use super::directory::FileDisk;
 use super::disk::Disk;
@@ -101,8 +101,12 @@ impl Report {
         let Some(head) = scan.index.get(&thread).filter(|_| scan.index.damage(&thread).is_none()) else {
             return Ok(());
         };
-        match chain::read(disk, thread, head, Number::MAX, || false) {
-            Ok(records) => self.fold(thread, records),
+        let read = chain::inherited(thread, Number::MAX, |id, before| match scan.index.get(&id) {
+            Some(head) => chain::read(disk, id, head, before, || false),
+            None => Ok(Vec::new()),
+        });
+        match read {
+            Ok((ancestry, records)) => self.fold(thread, ancestry, records),
             Err(Unread::Disk(segment, source)) => {
                 return Err(JournalError::Disk { action: "read", place: disk.place(segment), source });
             }
@@ -119,8 +123,8 @@ impl Report {
         Ok(())
     }
 
-    fn fold(&mut self, id: ThreadId, records: Vec<Committed>) {
-        let mut thread = Thread::new(id);
+    fn fold(&mut self, id: ThreadId, ancestry: Ancestry, records: Vec<Committed>) {
+        let mut thread = Thread::inheriting(id, ancestry);
         for record in records {
             *self.records_by_kind.entry(kind_of(&record.arrival.record)).or_default() += 1;
             thread.apply(record);
@@ -141,6 +145,9 @@ fn kind_of(record: &Record) -> &'static str {
         Record::Result(_) => "result",
         Record::Fired(_) => "fired",
         Record::Stop(_) => "stop",
+        Record::Post(_) => "post",
+        Record::Delivered(_) => "delivered",
+        Record::Event(_) => "event",
     }
 }
 

@@ -3,6 +3,7 @@
 //! In: a thread's records. Out: the thread, or its outputs from a place on. Always: derived from the records, so the answer
 //! is the same on every day and after every restart.
 
+use super::chain::Ancestry;
 use slackwater_core::effect::{Effect, Output};
 use slackwater_core::id::{OutputId, ThreadId};
 use slackwater_core::record::Committed;
@@ -12,15 +13,15 @@ use slackwater_core::thread::Thread;
 pub(super) const THREADS_MAX: usize = 1000;
 
 /// The thread that these records make.
-pub(super) fn fold(id: ThreadId, records: Vec<Committed>) -> Thread {
-    let mut thread = Thread::new(id);
+pub(super) fn fold(id: ThreadId, ancestry: Ancestry, records: Vec<Committed>) -> Thread {
+    let mut thread = Thread::inheriting(id, ancestry);
     for record in records {
         thread.apply(record);
     }
     thread
 }
 
-/// The outputs after the given one, at most `limit`, and whether these are all.
+/// The outputs after the given one, at most `limit`, and whether these are all. No output shows what a thread inherits.
 pub(super) fn outputs(id: ThreadId, records: Vec<Committed>, after: OutputId, limit: usize) -> (Vec<Output>, bool) {
     let mut thread = Thread::new(id);
     let mut outputs = Vec::new();

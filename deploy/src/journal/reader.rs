@@ -3,7 +3,7 @@
 //! In: recalls and queries, passed on by the writer. Out: the records, the replies. Always: sees only what is durable, and
 //! never holds up a commit; a damaged thread is an answer, never an empty history.
 
-use super::chain::{self, Unread};
+use super::chain::{self, Ancestry, Unread};
 use super::disk::Disk;
 use super::error::JournalError;
 use super::query;
@@ -28,6 +28,9 @@ pub(super) struct Reader {
     pub(super) send: UnboundedSender<FromJournal>,
 }
 
+/// A thread's ancestry and its records; words if any of them are damaged.
+type Inherited = Result<(Ancestry, Vec<Committed>), String>;
+
 /// A thread's records; nothing if there is no such thread; words if they are damaged.
 pub(super) type Records = Result<Option<Vec<Committed>>, String>;
 
@@ -40,9 +43,9 @@ impl Reader {
     pub(super) fn run(self, receive: &Receiver<ToReader>) -> Result<(), JournalError> {
         while let Ok(read) = receive.recv() {
             let answer = match read {
-                ToReader::Recall { thread, before } => match self.records(thread, before)? {
-                    Some(Ok(records)) => FromJournal::Recalled { thread, records: Ok(records.unwrap_or_default()) },
-                    Some(Err(what)) => FromJournal::Recalled { thread, records: Err(what) },
+                ToReader::Recall { thread, before } => match self.inherited(thread, before)? {
+                    Some(Ok((ancestry, records))) => FromJournal::Recalled { thread, records: Ok(records), ancestry },
+                    Some(Err(what)) => FromJournal::Recalled { thread, records: Err(what), ancestry: Vec::new() },
                     None => return Ok(()),
                 },
                 ToReader::Query(ticket, query) => match self.reply(query)? {
@@ -55,6 +58,28 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// A thread's ancestry and its records with numbers below `before`; nothing when the journal is closing, words when any
+    /// of them are damaged.
+    fn inherited(&self, thread: ThreadId, before: Number) -> Result<Option<Inherited>, JournalError> {
+        enum Unavailable {
+            Closing,
+            Damaged(String),
+            Failed(JournalError),
+        }
+        let read = chain::inherited(thread, before, |thread, before| match self.records(thread, before) {
+            Ok(Some(Ok(records))) => Ok(records.unwrap_or_default()),
+            Ok(Some(Err(what))) => Err(Unavailable::Damaged(what)),
+            Ok(None) => Err(Unavailable::Closing),
+            Err(error) => Err(Unavailable::Failed(error)),
+        });
+        match read {
+            Ok(read) => Ok(Some(Ok(read))),
+            Err(Unavailable::Damaged(what)) => Ok(Some(Err(what))),
+            Err(Unavailable::Closing) => Ok(None),
+            Err(Unavailable::Failed(error)) => Err(error),
+        }
     }
 
     /// Nothing when the journal is closing.
@@ -82,9 +107,9 @@ impl Reader {
             Query::Thread(thread) | Query::Outputs { thread, .. } => thread,
             Query::Threads { after, limit, .. } => return self.threads(after, limit),
         };
-        let records = match self.records(thread, Number::MAX)? {
-            Some(Ok(Some(records))) => records,
-            Some(Ok(None)) => return Ok(Some(Reply::UnknownThread)),
+        let (ancestry, records) = match self.inherited(thread, Number::MAX)? {
+            Some(Ok((_, records))) if records.is_empty() => return Ok(Some(Reply::UnknownThread)),
+            Some(Ok(read)) => read,
             Some(Err(what)) => return Ok(Some(Reply::Damaged(what))),
             None => return Ok(None),
         };
@@ -93,7 +118,7 @@ impl Reader {
                 let (outputs, all) = query::outputs(thread, records, after, limit);
                 Reply::Outputs(outputs, all)
             }
-            _ => Reply::Thread(query::fold(thread, records).standing()),
+            _ => Reply::Thread(query::fold(thread, ancestry, records).standing()),
         }))
     }
 
@@ -107,9 +132,11 @@ impl Reader {
             let Some(&last) = page.last() else { break };
             after = Some(last);
             for thread in page {
-                match self.records(thread, Number::MAX)? {
-                    Some(Ok(Some(records))) => standings.push(query::fold(thread, records).standing()),
-                    Some(Ok(None) | Err(_)) => {}
+                match self.inherited(thread, Number::MAX)? {
+                    Some(Ok((ancestry, records))) => {
+                        standings.push(query::fold(thread, ancestry, records).standing());
+                    }
+                    Some(Err(_)) => {}
                     None => return Ok(None),
                 }
             }

@@ -301,7 +301,21 @@ async fn the_tools_are_the_catalogs_and_the_built_in_ones() {
     }
     let seen = seen.lock().unwrap();
     let names: Vec<&str> = seen[0].iter().map(|tool| tool.name.as_str()).collect();
-    assert_eq!(names, ["look_1", "sleep", "sleep_until", "sleep_until_event_or_input"]);
+    assert_eq!(
+        names,
+        [
+            "look_1",
+            "sleep",
+            "sleep_until",
+            "sleep_until_event_or_input",
+            "spawn_thread",
+            "report_to_parent",
+            "close_thread",
+            "send_message_to_child",
+            "list_children",
+            "cancel_subscription"
+        ]
+    );
     assert!(seen[0][1].schema["properties"]["seconds"].is_object(), "the built-in tool is the one that counts");
     assert!(Arc::ptr_eq(&seen[0], &seen[1]), "the same tools are the same allocation");
     assert_eq!(seen[2][0].name, "look_3");

@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use slackwater_core::id::{CallId, ThreadId};
-use slackwater_core::record::{self, Content, Origin};
+use slackwater_core::id::{CallId, InputId, ThreadId};
+use slackwater_core::record::{self, Content, Deliver, Origin};
 
 /// What a server answers at `GET {server}/.well-known/rap-toolset`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -159,6 +159,13 @@ pub struct SubscriptionEvent {
     /// Whether it is the subscription's last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r#final: Option<bool>,
+    /// Its own id, by which a repeated one is recognised; RAP has none, and without one each is an event of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<String>,
+    /// How it is to be delivered: `"child"`, `"inline"` or `{"digest": {"count": 10, "wait_ms": 60000}}`; RAP has only
+    /// `associative`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliver: Option<Deliver>,
 }
 
 /// The user has to authorize something first.
@@ -279,6 +286,21 @@ impl Callback {
             Self::ViewUpdate(update) => (&update.group_id, None),
         };
         check(group_id, id, thread, call)
+    }
+}
+
+impl SubscriptionEvent {
+    /// The record of this event, for the subscribing call that its capability names; with `fresh` as its id if it has none.
+    pub fn into_record(self, call: CallId, origin: Origin, fresh: InputId) -> record::SubscriptionEvent {
+        record::SubscriptionEvent {
+            subscription: call,
+            id: self.event_id.map_or(fresh, InputId),
+            origin,
+            content: vec![Content::Text(self.text)],
+            associative: self.associative,
+            last: self.r#final.unwrap_or(false),
+            deliver: self.deliver,
+        }
     }
 }
 

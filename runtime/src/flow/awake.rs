@@ -5,7 +5,7 @@
 //! a tick; a thread with nothing in flight leaves memory at the end of the tick.
 
 use crate::effect::{Effect, Outcome, Refusal};
-use crate::id::{Number, ThreadId, Ticket};
+use crate::id::{Number, ThreadId};
 use crate::port::{FromJournal, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
 use crate::record::{Arrival, Committed, Record};
 use crate::thread::Thread;
@@ -24,6 +24,8 @@ pub enum ToWorld {
     Timer(ToTimer),
     /// For the gateway.
     Gateway(ToGateway),
+    /// For another thread of this shard.
+    Post(Arrival),
 }
 
 impl ToWorld {
@@ -75,6 +77,19 @@ impl ToWorld {
     pub fn into_tool(self) -> Option<ToTool> {
         match self {
             ToWorld::Tool(item) => Some(item),
+            _ => None,
+        }
+    }
+
+    /// Whether it is for another thread.
+    pub fn is_post(&self) -> bool {
+        matches!(self, ToWorld::Post(_))
+    }
+
+    /// The item, if it is for another thread.
+    pub fn into_post(self) -> Option<Arrival> {
+        match self {
+            ToWorld::Post(item) => Some(item),
             _ => None,
         }
     }
@@ -141,12 +156,12 @@ impl Awake {
                 self.touched.push(record.arrival.thread);
                 self.admit(record, out);
             }),
-            FromJournal::Recalled { thread, records } => {
+            FromJournal::Recalled { thread, records, ancestry } => {
                 self.touched.push(thread);
-                self.recalled(thread, records, out);
+                self.recalled(thread, records, ancestry, out);
             }
             FromJournal::Wake { thread, last } => self.recall(thread, last + 1, Vec::new(), out),
-            FromJournal::Refused(Arrival { ticket, .. }, why) => refuse(ticket, why, out),
+            FromJournal::Refused(arrival, why) => refuse(arrival, why, out),
             FromJournal::Resting(rest) => out.extend(rest.timers.into_iter().map(|(call, due_ms)| {
                 ToWorld::Timer(ToTimer::Arm { thread: rest.thread, call, due: crate::effect::Due::At(due_ms) })
             })),
@@ -173,7 +188,8 @@ impl Awake {
         match self.threads.get_mut(&id) {
             Some(Slot::Present(present)) => present.apply(record, out),
             Some(Slot::Recalling(held)) => held.push(record),
-            None if record.number == 1 => {
+            // A child that inherits is nothing without what it inherits.
+            None if record.number == 1 && record.arrival.record.base().is_none() => {
                 let mut present = Present::new(Thread::new(id));
                 present.apply(record, out);
                 self.threads.insert(id, Slot::Present(Box::new(present)));
@@ -192,13 +208,19 @@ impl Awake {
         });
     }
 
-    fn recalled(&mut self, id: ThreadId, records: Result<Vec<Committed>, String>, out: &mut Vec<ToWorld>) {
+    fn recalled(
+        &mut self,
+        id: ThreadId,
+        records: Result<Vec<Committed>, String>,
+        ancestry: Vec<(ThreadId, Vec<Committed>)>,
+        out: &mut Vec<ToWorld>,
+    ) {
         let Some(Slot::Recalling(held)) = self.threads.remove(&id) else {
             panic!("invariant: one_order_per_thread: the history of {id} came without being asked for");
         };
         match records {
             Ok(records) => {
-                let mut thread = Thread::new(id);
+                let mut thread = Thread::inheriting(id, ancestry);
                 for record in records {
                     // The effects of these records left before; what of them is still owed is said by the fold itself.
                     thread.apply(record);
@@ -208,7 +230,7 @@ impl Awake {
                 held.into_iter().for_each(|record| present.apply(record, out));
                 self.threads.insert(id, Slot::Present(Box::new(present)));
             }
-            Err(_damage) => held.into_iter().for_each(|record| refuse(record.arrival.ticket, Refusal::Damaged, out)),
+            Err(_damage) => held.into_iter().for_each(|record| refuse(record.arrival, Refusal::Damaged, out)),
         }
     }
 
@@ -258,8 +280,12 @@ impl Present {
     }
 }
 
-fn refuse(ticket: Option<Ticket>, why: Refusal, out: &mut Vec<ToWorld>) {
-    out.extend(ticket.map(|ticket| ToWorld::Gateway(ToGateway::Answer(ticket, Outcome::Refused(why)))));
+/// Whoever sent it is told: a client, or another thread.
+fn refuse(arrival: Arrival, why: Refusal, out: &mut Vec<ToWorld>) {
+    if let Record::Post(post) = &arrival.record {
+        out.push(ToWorld::Post(post.receipt(arrival.at_ms, Some(why.undelivered()))));
+    }
+    out.extend(arrival.ticket.map(|ticket| ToWorld::Gateway(ToGateway::Answer(ticket, Outcome::Refused(why)))));
 }
 
 fn route_all(effects: Vec<Effect>, out: &mut Vec<ToWorld>) {
@@ -271,5 +297,6 @@ fn route_all(effects: Vec<Effect>, out: &mut Vec<ToWorld>) {
         Effect::Arm { thread, call, due } => ToWorld::Timer(ToTimer::Arm { thread, call, due }),
         Effect::Disarm { thread, call } => ToWorld::Timer(ToTimer::Disarm { thread, call }),
         Effect::Tell(output) => ToWorld::Gateway(ToGateway::Output(output)),
+        Effect::Post(arrival) => ToWorld::Post(arrival),
     }));
 }

@@ -15,6 +15,7 @@ pub fn commit<'a, L>(
     completions: Port<Arrival, L>,
     tools: Port<Arrival, L>,
     timers: Port<Arrival, L>,
+    posts: Port<Arrival, L>,
 ) -> Port<Vec<Arrival>, L>
 where
     L: Location<'a, DropConsistency = L> + TopLevel<'a>,
@@ -24,10 +25,11 @@ where
         let completions = use::batch(completions, nondet!(/** as above */));
         let tools = use::batch(tools, nondet!(/** as above */));
         let timers = use::batch(timers, nondet!(/** as above */));
+        let posts = use::batch(posts, nondet!(/** as above */));
         let mut gathered = use::state(|l| l.singleton(q!(Gathered::default())));
         let gathered = gathered.by_mut();
         let end = inputs.location().singleton(q!(Moment::TickEnd)).into_stream();
-        let records = inputs.chain(completions).chain(tools).chain(timers);
+        let records = inputs.chain(completions).chain(tools).chain(timers).chain(posts);
         records.map(q!(|record| Moment::Item(record))).chain(end).flat_map_ordered(q!(|moment| gathered.step(moment)))
     }
 }

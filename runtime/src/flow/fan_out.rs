@@ -6,6 +6,7 @@
 use super::Port;
 use super::awake::ToWorld;
 use crate::port::{ToGateway, ToJournal, ToModel, ToTimer, ToTool};
+use crate::record::Arrival;
 use hydro_lang::location::{Location, TopLevel};
 use hydro_lang::prelude::*;
 
@@ -21,6 +22,8 @@ pub struct FannedOut<L> {
     pub tool: Port<ToTool, L>,
     /// Timers to arm and to forget.
     pub timer: Port<ToTimer, L>,
+    /// What threads send each other.
+    pub posts: Port<Arrival, L>,
 }
 
 /// Splits by adapter.
@@ -31,12 +34,14 @@ where
     let (gateway, world) = world.partition(q!(|item| item.is_for_gateway()));
     let (journal, world) = world.partition(q!(|item| item.is_for_journal()));
     let (model, world) = world.partition(q!(|item| item.is_for_model()));
-    let (tool, timer) = world.partition(q!(|item| item.is_for_tool()));
+    let (tool, world) = world.partition(q!(|item| item.is_for_tool()));
+    let (posts, timer) = world.partition(q!(|item| item.is_post()));
     FannedOut {
         gateway: gateway.filter_map(q!(|item| item.into_gateway())),
         journal: journal.filter_map(q!(|item| item.into_journal())),
         model: model.filter_map(q!(|item| item.into_model())),
         tool: tool.filter_map(q!(|item| item.into_tool())),
         timer: timer.filter_map(q!(|item| item.into_timer())),
+        posts: posts.filter_map(q!(|item| item.into_post())),
     }
 }

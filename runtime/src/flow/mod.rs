@@ -35,6 +35,8 @@ pub struct Inputs<L> {
     pub tool: Port<Arrival, L>,
     /// Timers that came due.
     pub timer: Port<Arrival, L>,
+    /// What threads of this shard send each other: the host joins it to the output of this name, because a flow is no loop.
+    pub posts: Port<Arrival, L>,
 }
 
 /// What leaves a shard. An adapter with two streams takes them in any order relative to each other: a recall names the
@@ -56,6 +58,8 @@ pub struct Outputs<L> {
     pub tool: Port<ToTool, L>,
     /// For the timers: those to arm and to forget.
     pub timer: Port<ToTimer, L>,
+    /// For the input of this name, in its order: a tree is at one shard.
+    pub posts: Port<Arrival, L>,
 }
 
 /// The agent loop of one shard.
@@ -65,8 +69,8 @@ where
 {
     let (messages, queries) = arrive::from_gateway(inputs.gateway);
     let (completions, chunks) = arrive::from_model(inputs.model);
-    let appends = commit::commit(messages, completions, inputs.tool, inputs.timer);
+    let appends = commit::commit(messages, completions, inputs.tool, inputs.timer, inputs.posts);
     let world = join::join(inputs.journal);
-    let fan_out::FannedOut { gateway, journal, model, tool, timer } = fan_out::fan_out(world);
-    Outputs { gateway, chunks, appends, journal, queries, model, tool, timer }
+    let fan_out::FannedOut { gateway, journal, model, tool, timer, posts } = fan_out::fan_out(world);
+    Outputs { gateway, chunks, appends, journal, queries, model, tool, timer, posts }
 }

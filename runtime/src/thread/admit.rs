@@ -14,6 +14,9 @@ impl Thread {
         if let Some(&first) = self.ids.get(&message.id) {
             return Outcome::Duplicate(first);
         }
+        if self.closed.is_some() {
+            return Outcome::Refused(Refusal::Closed);
+        }
         if self.pending.len() >= PENDING_MAX {
             // The sender is told to come back later, so there must be a later: a thread at rest tries again with what it has.
             if self.open.is_empty() && !self.wants_completion() {
@@ -42,6 +45,9 @@ impl Thread {
     pub(super) fn stop(&mut self, step: &mut Step, stop: Stop) -> Outcome {
         if let Some(&first) = self.ids.get(&stop.id) {
             return Outcome::Duplicate(first);
+        }
+        if self.closed.is_some() {
+            return Outcome::Refused(Refusal::Closed);
         }
         self.ids.insert(stop.id, step.number);
         self.release_open_calls(step, AnsweredBy::Cancelled, "Cancelled: the user stopped this thread.");

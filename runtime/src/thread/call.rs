@@ -3,12 +3,11 @@
 //! In: `Accepted`, `Result`. Out: the call's one answer in the history, or an event if it comes after a substitute.
 //! Always: a result answers a call that the thread made; the second result of a call changes nothing.
 
-use super::{Answer, Phase, Step, Thread};
+use super::{Answer, Phase, SUBSCRIPTIONS_MAX, Step, Thread};
 use crate::effect::{Outcome, Refusal, Shown};
-use crate::history::{AnsweredBy, Event, Item};
+use crate::history::AnsweredBy;
 use crate::id::CallId;
-use crate::record::ToolResult;
-use std::sync::Arc;
+use crate::record::{Content, ToolResult};
 
 impl Thread {
     pub(super) fn accepted(&mut self, step: &Step, id: CallId) -> Outcome {
@@ -25,6 +24,9 @@ impl Thread {
         if let Some(&first) = self.answered.get(&id) {
             return Outcome::Duplicate(first);
         }
+        if self.closed.is_some() {
+            return Outcome::Refused(Refusal::Closed);
+        }
         if let Some(call) = self.open.get(&id) {
             let by = match (result.is_error, call.is_sleep()) {
                 (true, _) if result.origin.is_runtime() => AnsweredBy::Refusal,
@@ -33,16 +35,21 @@ impl Thread {
                 (false, false) => AnsweredBy::Tool,
             };
             self.answered.insert(id, step.number);
-            self.answer(step, id, Answer { by, content: result.content, display: result.display });
+            let (cause, mut content) = (call.cause(), result.content);
+            if result.subscription && by == AnsweredBy::Tool {
+                if self.has_subscriptions_enough() {
+                    content.push(Content::Text(format!(
+                        "The runtime has cancelled this subscription: {SUBSCRIPTIONS_MAX} at a time is the most. End others with cancel_subscription."
+                    )));
+                    step.effects.push(self.cancel(id, &cause));
+                } else {
+                    self.subscribe(id, cause);
+                }
+            }
+            self.answer(step, id, Answer { by, content, display: result.display });
         } else if let Some(call) = self.substituted.remove(&id) {
             self.answered.insert(id, step.number);
-            let item = Arc::new(Item::Event(Event {
-                id: CallId { number: step.number, index: 0 },
-                original_tool_name: call.name,
-                original_tool_call_id: call.provider_id,
-                original_args: call.arguments,
-                content: result.content,
-            }));
+            let item = step.event(&call.cause(), result.content);
             step.tell(Shown::Event(item.clone()));
             self.enqueue(step.number, item);
             // A stopped thread is not set going again by what it had started before; it reads this with its next input.

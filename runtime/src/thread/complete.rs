@@ -59,6 +59,8 @@ impl Thread {
         });
         // All calls are opened before any is answered: the answer to the last open one lets the model go on.
         let mut answers = Vec::new();
+        let mut closing = None;
+        self.safe = seen;
         for (index, (provider_id, name, arguments)) in calls.enumerate() {
             let id = CallId { number: step.number, index: u16::try_from(index).unwrap_or(u16::MAX) };
             let mut call = Call {
@@ -68,7 +70,9 @@ impl Thread {
                 since_ms: step.at_ms,
                 phase: Phase::Dispatched,
             };
-            let answer = if self.stopped > seen {
+            let answer = if self.closed.is_some() {
+                Some(Answer::text(AnsweredBy::Cancelled, "Not started: this thread was closed."))
+            } else if self.stopped > seen {
                 Some(Answer::text(AnsweredBy::Cancelled, "Not started: the user stopped this thread."))
             } else if self.interrupted > seen {
                 Some(Answer::text(
@@ -102,10 +106,34 @@ impl Thread {
                     }
                     Some(Plan::Answer(text)) => Some(Answer::text(AnsweredBy::BuiltIn, text)),
                     Some(Plan::Refuse(text)) => Some(Answer::text(AnsweredBy::Refusal, text)),
+                    Some(Plan::Spawn { child_of, fresh }) => {
+                        Some(self.spawn(step, id, seen, call.cause(), (&child_of, fresh)))
+                    }
+                    Some(Plan::Report(text)) => Some(self.report(step, text)),
+                    Some(Plan::SendToChild { child, message }) => Some(self.send_to_child(step, &child, message)),
+                    Some(Plan::ListChildren) => Some(self.list_children()),
+                    Some(Plan::CancelSubscription(called)) => Some(self.cancel_subscription(step, &called)),
+                    Some(Plan::Close { thread, report }) => {
+                        let refusal = self.refuses_to_close(&thread, seen);
+                        if refusal.is_none() {
+                            closing = Some((id, report));
+                        }
+                        refusal
+                    }
                 }
             };
             answers.extend(answer.map(|answer| (id, answer)));
             self.open.insert(id, call);
+        }
+        if let Some((id, report)) = closing {
+            // The other calls that were answered at once are done; those that would have to wait are not begun.
+            let text = self.close(step, report);
+            let waiting = self.open.keys().filter(|open| answers.iter().all(|(answered, _)| answered != *open));
+            let waiting: Vec<_> = waiting.copied().collect();
+            answers.extend(waiting.into_iter().map(|open| match open == id {
+                true => (open, Answer::text(AnsweredBy::BuiltIn, text.clone())),
+                false => (open, Answer::text(AnsweredBy::Cancelled, "Not started: this thread was closed.")),
+            }));
         }
         if self.open.is_empty() {
             self.refused_turns = 0;

@@ -3,7 +3,10 @@
 //! In: a thread. Out: the first invariant that it breaks, by name. Always: costs a walk over the history, so tests and
 //! `doctor` call it and the hot path does not.
 
-use super::{CALLS_PER_TURN_MAX, PENDING_MAX, REFUSED_TURNS_MAX, Thread};
+use super::{
+    CALLS_PER_TURN_MAX, CHILDREN_LIVING_MAX, EVENT_CHILDREN_MAX, EVENTS_QUEUED_MAX, PENDING_MAX, REFUSED_TURNS_MAX,
+    Thread,
+};
 use crate::history::{History, Item};
 use crate::id::{CallId, Number};
 use crate::record::Block;
@@ -55,7 +58,7 @@ type Invariant = fn(&Thread) -> Result<(), String>;
 // Methods and not functions: Hydro compiles a copy of this module's private functions, which sees no private fields.
 impl Thread {
     /// The invariants, in the order in which they are checked.
-    const INVARIANTS: [(&str, Invariant); 7] = [
+    const INVARIANTS: [(&str, Invariant); 9] = [
         ("every_call_has_one_result", Thread::every_call_has_one_result),
         ("every_answer_is_kept", Thread::every_answer_is_kept),
         ("one_order_per_thread", Thread::one_order_per_thread),
@@ -63,6 +66,8 @@ impl Thread {
         ("a_prompt_asks_something", Thread::a_prompt_asks_something),
         ("nobody_sleeps_beside_an_unseen_input", Thread::nobody_sleeps_beside_an_unseen_input),
         ("every_queue_is_bounded", Thread::every_queue_is_bounded),
+        ("a_closed_thread_is_at_rest", Thread::a_closed_thread_is_at_rest),
+        ("every_post_has_a_name", Thread::every_post_has_a_name),
     ];
 
     /// In the history exactly the open calls have no answer, and in a prompt every call has one.
@@ -99,9 +104,11 @@ impl Thread {
             return Err("one record answered two calls".to_owned());
         }
         let mut events = BTreeSet::new();
-        for item in self.view().to_vec() {
+        // Other threads and subscriptions are heard as events, too.
+        let is_alone = self.family.is_none() && self.children.is_empty() && self.subscriptions.is_empty();
+        for item in self.view().to_vec().into_iter().skip(self.inherited) {
             if let Item::Event(event) = &**item
-                && !(results.contains(&event.id.number) && events.insert(event.id))
+                && !((!is_alone || results.contains(&event.id.number)) && events.insert(event.id))
             {
                 return Err(format!("event {} is there twice or follows from no result", event.id));
             }
@@ -119,7 +126,7 @@ impl Thread {
             return Err("an input that a settled prompt held still waits".to_owned());
         }
         let (mut input_last, mut turn_last) = (0, 0);
-        for item in self.view().to_vec() {
+        for item in self.view().to_vec().into_iter().skip(self.inherited) {
             let (last, number) = match &**item {
                 Item::User { number, .. } => (&mut input_last, *number),
                 Item::Event(event) => (&mut input_last, event.id.number),
@@ -172,14 +179,49 @@ impl Thread {
                 self.refused_turns
             ));
         }
+        for (id, subscription) in &self.subscriptions {
+            let handling =
+                self.children.values().filter(|child| !child.closed && child.subscription == Some(*id)).count();
+            let (queued, gathered) = (subscription.queue.len(), subscription.gathered.len());
+            if handling != subscription.handling
+                || handling > EVENT_CHILDREN_MAX
+                || queued.max(gathered) > EVENTS_QUEUED_MAX
+            {
+                return Err(format!("{handling} children handle events of {id}, {queued} and {gathered} wait"));
+            }
+            if (gathered > 0) != subscription.due_ms.is_some() {
+                return Err(format!(
+                    "{gathered} events of {id} wait for a digest that is due at {:?}",
+                    subscription.due_ms
+                ));
+            }
+        }
+        let living = self.children.values().filter(|child| !child.closed).count();
+        if living != self.living || living > CHILDREN_LIVING_MAX {
+            return Err(format!("{living} children live, counted are {}", self.living));
+        }
         Ok(())
     }
 
-    /// The history and what waits to enter it.
-    fn view(&self) -> History {
-        let mut view = self.history.clone();
-        self.pending.iter().for_each(|(_, item)| view.push(item.clone()));
-        view
+    /// Nothing goes on in a closed thread, and its subscriptions are over.
+    fn a_closed_thread_is_at_rest(&self) -> Result<(), String> {
+        let active = self.subscriptions.values().filter(|subscription| !subscription.ended).count();
+        if self.closed.is_some() && (!self.open.is_empty() || self.prompt().is_some() || active > 0) {
+            return Err(format!("{} calls are open and {active} subscriptions active", self.open.len()));
+        }
+        Ok(())
+    }
+
+    /// What is owed to other threads comes from records that were applied; and each of theirs was taken by one record.
+    fn every_post_has_a_name(&self) -> Result<(), String> {
+        if self.outbox.keys().any(|id| id.from != self.id || id.number > self.last) {
+            return Err("a post has the name of another thread, or of a record that was not applied".to_owned());
+        }
+        let taken: BTreeSet<Number> = self.posts.values().copied().collect();
+        if taken.len() != self.posts.len() || taken.last().is_some_and(|number| *number > self.last) {
+            return Err("two posts have one record, or one that was not applied".to_owned());
+        }
+        Ok(())
     }
 }
 
@@ -189,7 +231,7 @@ mod tests {
 
     use super::*;
     use crate::history::{Answered, AnsweredBy, Event};
-    use crate::id::{InputId, ThreadId};
+    use crate::id::{InputId, PostId, ThreadId};
     use crate::record::Content;
     use crate::thread::{Call, Phase};
     use std::sync::Arc;
@@ -283,5 +325,10 @@ mod tests {
             t.pending.push_back((3, user(3)));
         });
         caught("every_queue_is_bounded", |t| t.refused_turns = REFUSED_TURNS_MAX);
+        caught("every_queue_is_bounded", |t| t.living = 1);
+        caught("a_closed_thread_is_at_rest", |t| t.closed = Some(9));
+        let post = |from, number| PostId { from: ThreadId::from_bytes([from; 16]), number, index: 0 };
+        caught("every_post_has_a_name", |t| t.posts.extend([(post(2, 1), 3), (post(2, 2), 3)]));
+        caught("every_post_has_a_name", |t| t.posts.extend([(post(2, 1), 10)]));
     }
 }

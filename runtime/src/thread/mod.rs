@@ -14,21 +14,29 @@
 //! | what models answer | `Completion`, `Failure` | `complete` |
 //! | what tools answer | `Accepted`, `Result` | `call` |
 //! | what timers say | `Armed`, `Fired` | `sleep` |
+//! | what other threads of the tree send | `Post`, `Delivered` | `post`, with `child` and `close` |
+//! | what subscriptions produce | `Event` | `event` |
 
 mod admit;
 mod call;
+mod child;
+mod close;
 mod complete;
+mod event;
 pub mod invariant;
+mod post;
 mod sleep;
 mod standing;
 
 pub use standing::{Standing, State};
 
 use crate::effect::{Due, Effect, Outcome, Output, Prompt, Shown};
-use crate::history::{AnsweredBy, History, Item};
-use crate::id::{CallId, InputId, Number, OutputId, ThreadId};
+use crate::history::{AnsweredBy, Event, History, Item};
+use crate::id::{CallId, InputId, Number, OutputId, PostId, ThreadId};
 use crate::port::Rest;
-use crate::record::{Committed, Content, FailureClass, Record};
+use crate::record::{Arrival, Cause, Committed, Content, FailureClass, Record};
+use child::{Child, Family};
+use event::Subscription;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -45,6 +53,30 @@ pub const CALLS_KEPT_MAX: usize = 4_096;
 
 /// How many turns in a row may consist of nothing but refused calls before the thread stops with a visible error.
 pub const REFUSED_TURNS_MAX: u32 = 8;
+
+/// How many levels below its root a thread is at most. Like the bounds that follow, it is part of the rules of the fold and
+/// therefore not configurable.
+pub const DEPTH_MAX: usize = 8;
+
+/// How many children of a thread may be open at a time. Counted at each parent, because threads do not wait for each other:
+/// a count at the root would make every birth ask there.
+pub const CHILDREN_LIVING_MAX: usize = 10_000;
+
+/// How many children `list_children` names.
+pub const CHILDREN_LISTED_MAX: usize = 100;
+
+/// How many subscriptions of a thread are active at a time; one more is cancelled as soon as it is made.
+pub const SUBSCRIPTIONS_MAX: usize = 100;
+
+/// How many children handle the events of one subscription at a time.
+pub const EVENT_CHILDREN_MAX: usize = 8;
+
+/// How many events of one subscription wait for such a child, or for a digest. More are refused.
+pub const EVENTS_QUEUED_MAX: usize = 1_000;
+
+/// What a child that is made for an event is told.
+const EVENT_INSTRUCTIONS: &str = "This thread was made for one event of a subscription, which follows. Handle it, report with \
+    report_to_parent if it matters to your parent, and close this thread.";
 
 /// A thread: the fold of its records and nothing else.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,6 +114,24 @@ pub struct Thread {
     refused_turns: u32,
     /// When the thread had said all it wanted, in milliseconds since the Unix epoch; nothing while it does anything.
     idle_since_ms: Option<u64>,
+    /// How many items of the history are its ancestors'.
+    inherited: usize,
+    /// Who made it; nothing for a root.
+    family: Option<Family>,
+    /// Its children, closed ones included, and how many are not closed.
+    children: BTreeMap<ThreadId, Child>,
+    living: usize,
+    /// What it has sent to other threads and has no receipt for.
+    outbox: BTreeMap<PostId, Arrival>,
+    /// What it has taken from other threads, as long as it lives, and the record that brought it.
+    posts: BTreeMap<PostId, Number>,
+    /// Calls that go on, or went on, producing events; and the names of the events, as long as it lives.
+    subscriptions: BTreeMap<CallId, Subscription>,
+    events: BTreeMap<(CallId, InputId), Number>,
+    /// The last record that the prompt before the open calls had seen: no call was open after it.
+    safe: Number,
+    /// The record that closed it.
+    closed: Option<Number>,
 }
 
 /// A call that the model made.
@@ -119,12 +169,31 @@ pub struct Applied {
 impl Thread {
     /// A thread to which nothing has happened.
     pub fn new(id: ThreadId) -> Self {
+        Self::inheriting(id, Vec::new())
+    }
+
+    /// A thread to which nothing has happened and which inherits what its ancestors' records make: the oldest ancestor
+    /// first, each one's records through the last that the next one inherits.
+    pub fn inheriting(id: ThreadId, ancestry: Vec<(ThreadId, Vec<Committed>)>) -> Self {
+        let mut history = History::default();
+        for (ancestor, records) in ancestry {
+            let mut thread = Self::on_top_of(ancestor, history);
+            for record in records {
+                thread.apply(record);
+            }
+            history = thread.view();
+        }
+        Self::on_top_of(id, history)
+    }
+
+    fn on_top_of(id: ThreadId, history: History) -> Self {
         Self {
             id,
             name: None,
             last: 0,
             last_at_ms: 0,
-            history: History::default(),
+            inherited: history.len(),
+            history,
             pending: VecDeque::new(),
             open: BTreeMap::new(),
             substituted: BTreeMap::new(),
@@ -139,6 +208,15 @@ impl Thread {
             turn_refused: false,
             refused_turns: 0,
             idle_since_ms: None,
+            family: None,
+            children: BTreeMap::new(),
+            living: 0,
+            outbox: BTreeMap::new(),
+            posts: BTreeMap::new(),
+            subscriptions: BTreeMap::new(),
+            events: BTreeMap::new(),
+            safe: 0,
+            closed: None,
         }
     }
 
@@ -153,8 +231,15 @@ impl Thread {
         assert_eq!(number, self.last + 1, "invariant: one_order_per_thread: thread {} has a gap", self.id);
         self.last = number;
         self.last_at_ms = arrival.at_ms;
-        let mut step =
-            Step { thread: self.id, number, at_ms: arrival.at_ms, told: 0, moved: false, effects: Vec::new() };
+        let mut step = Step {
+            thread: self.id,
+            number,
+            at_ms: arrival.at_ms,
+            told: 0,
+            posted: 0,
+            moved: false,
+            effects: Vec::new(),
+        };
         // (a) The record does what its family says.
         let outcome = match arrival.record {
             Record::Message(message) => self.message(&mut step, message),
@@ -165,6 +250,9 @@ impl Thread {
             Record::Result(result) => self.result(&mut step, result),
             Record::Armed { call, due_ms } => self.armed(&mut step, call, due_ms),
             Record::Fired(call) => self.fired(&mut step, call),
+            Record::Post(post) => self.posted(&mut step, post),
+            Record::Delivered(receipt) => self.delivered(&mut step, receipt),
+            Record::Event(event) => self.event(&mut step, event),
         };
         // (b) Nobody sleeps beside an input that the model has not seen, whichever of the two came first.
         if !self.pending.is_empty() && self.only_sleeps() {
@@ -175,7 +263,7 @@ impl Thread {
         step.effects.extend(self.open.range(made..).filter_map(|(&id, call)| call.asked(self.id, id)));
         // (d) The clients are told what the thread is suspended on, if it is.
         self.note(&step);
-        if (step.told > 0 || step.moved) && !self.wants_completion() {
+        if (step.told > 0 || step.moved) && !self.wants_completion() && self.closed.is_none() {
             let waits = self.standing().waits;
             step.tell(Shown::Waiting(waits));
         }
@@ -184,17 +272,23 @@ impl Thread {
 
     /// The prompt that the thread wants answered now, if any. It wants the same one until a record changes that.
     pub fn prompt(&self) -> Option<Prompt> {
-        self.wants_completion().then(|| {
-            let mut history = self.history.clone();
-            self.pending.iter().for_each(|(_, item)| history.push(item.clone()));
-            Prompt { thread: self.id, seen: self.last, history }
-        })
+        self.wants_completion().then(|| Prompt { thread: self.id, seen: self.last, history: self.view() })
     }
 
-    /// What the thread has asked of tools and timers and may have been forgotten: to be asked again, under the same names,
-    /// when the thread comes back from the journal.
+    /// The history and the inputs that wait to enter it: what a prompt of now would hold, and what a child inherits.
+    pub fn view(&self) -> History {
+        let mut view = self.history.clone();
+        self.pending.iter().for_each(|(_, item)| view.push(item.clone()));
+        view
+    }
+
+    /// What the thread has asked of tools, timers and other threads and may have been forgotten: to be asked again, under the
+    /// same names, when the thread comes back from the journal.
     pub fn owed(&self) -> Vec<Effect> {
-        self.open.iter().filter_map(|(&id, call)| call.asked(self.id, id)).collect()
+        let calls = self.open.iter().filter_map(|(&id, call)| call.asked(self.id, id));
+        let digest = |(call, due_ms)| Effect::Arm { thread: self.id, call, due: Due::At(due_ms) };
+        let posts = self.outbox.values().cloned().map(Effect::Post);
+        calls.chain(self.digests().map(digest)).chain(posts).collect()
     }
 
     /// Whether a completion of a prompt that had seen `seen` should be cut: somebody wrote or stopped the thread since.
@@ -205,10 +299,10 @@ impl Thread {
     /// If nothing of the thread is in flight: what it waits for. It may then leave memory. (A prompt that was under way when
     /// the thread was stopped is for the owner to know.)
     pub fn rest(&self) -> Option<Rest> {
-        if self.wants_completion() {
+        if self.wants_completion() || !self.outbox.is_empty() {
             return None;
         }
-        let mut timers = Vec::new();
+        let mut timers: Vec<_> = self.digests().collect();
         for (&id, call) in &self.open {
             match call.phase {
                 Phase::Dispatched | Phase::Sleeping(Due::Wall { .. }) => return None,
@@ -216,6 +310,7 @@ impl Thread {
                 Phase::Accepted | Phase::Dozing => {}
             }
         }
+        timers.sort_unstable();
         Some(Rest { thread: self.id, through: self.last, timers })
     }
 
@@ -230,7 +325,12 @@ impl Thread {
     }
 
     fn wants_completion(&self) -> bool {
-        self.triggered > self.settled.max(self.stopped) && self.open.is_empty()
+        self.triggered > self.settled.max(self.stopped) && self.open.is_empty() && self.closed.is_none()
+    }
+
+    /// The digests that wait for their time.
+    fn digests(&self) -> impl Iterator<Item = (CallId, u64)> {
+        self.subscriptions.iter().filter_map(|(&id, subscription)| Some((id, subscription.due_ms?)))
     }
 
     /// Whether calls are open and all of them are sleeps.
@@ -314,6 +414,14 @@ impl Thread {
 }
 
 impl Call {
+    fn cause(&self) -> Cause {
+        Cause {
+            name: self.name.clone(),
+            provider_id: self.provider_id.clone(),
+            arguments: if self.arguments.trim().is_empty() { "{}".to_owned() } else { self.arguments.clone() },
+        }
+    }
+
     fn is_sleep(&self) -> bool {
         matches!(self.phase, Phase::Sleeping(_) | Phase::Dozing)
     }
@@ -344,6 +452,10 @@ impl Answer {
         Self { by, content: vec![Content::Text(text.into())], display: None }
     }
 
+    fn refusal(text: impl Into<String>) -> Self {
+        Self::text(AnsweredBy::Refusal, text)
+    }
+
     fn into_item(self, call: CallId, of: &Call) -> crate::history::Answered {
         crate::history::Answered {
             call,
@@ -362,12 +474,19 @@ struct Step {
     number: Number,
     at_ms: u64,
     told: u16,
+    /// How many posts it has made.
+    posted: u16,
     /// Whether it changed what the thread is suspended on without telling anything else.
     moved: bool,
     effects: Vec<Effect>,
 }
 
 impl Step {
+    /// What a call gave rise to: this record's one event.
+    fn event(&self, cause: &Cause, content: Vec<Content>) -> Arc<Item> {
+        Arc::new(Item::Event(Event::of(CallId { number: self.number, index: 0 }, cause, content)))
+    }
+
     fn tell(&mut self, shown: Shown) {
         let id = OutputId { number: self.number, index: self.told };
         self.told += 1;

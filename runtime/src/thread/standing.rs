@@ -16,7 +16,7 @@ pub struct Standing {
     pub name: Option<String>,
     /// What it is doing.
     pub state: State,
-    /// What it waits for; empty only while nothing has happened to it.
+    /// What it waits for; empty while nothing has happened to it, and when it is closed.
     pub waits: Vec<Wait>,
     /// The number of its last record.
     pub last: Number,
@@ -26,6 +26,12 @@ pub struct Standing {
     pub items: usize,
     /// How many inputs wait for its model's next turn.
     pub pending: usize,
+    /// The thread that made it; nothing for a root.
+    pub parent: Option<ThreadId>,
+    /// How many children of it are not closed.
+    pub children: usize,
+    /// How many subscriptions of it are active.
+    pub subscriptions: usize,
 }
 
 /// What a thread is doing.
@@ -40,6 +46,8 @@ pub enum State {
     Sleeping,
     /// It has said all it wanted and waits for an input.
     Idle,
+    /// It is closed; nothing more happens to it.
+    Closed,
 }
 
 impl Thread {
@@ -66,7 +74,9 @@ impl Thread {
                 Phase::Dozing => Wait::Input { call: Some(id), since_ms: call.since_ms },
             })
             .collect();
-        let state = if self.wants_completion() {
+        let state = if self.closed.is_some() {
+            State::Closed
+        } else if self.wants_completion() {
             waits.push(Wait::Model { seen: self.last });
             State::Thinking
         } else if self.open.values().any(|call| !call.is_sleep()) {
@@ -88,6 +98,9 @@ impl Thread {
             last_at_ms: self.last_at_ms,
             items: self.history.len(),
             pending: self.pending.len(),
+            parent: self.family.as_ref().and_then(|family| family.ancestors.last().copied()),
+            children: self.living,
+            subscriptions: self.subscriptions.values().filter(|subscription| !subscription.ended).count(),
         }
     }
 }

@@ -1,13 +1,19 @@
 //! The built-in tools: those that act on the thread itself.
 //!
 //! In: a call's name and arguments. Out: what it does to the thread. Always: pure; one file a tool, with its name, its
-//! schema and its plan.
+//! schema and its plan. A plan follows from the arguments alone; whether the thread may do it, the thread says.
 
 use crate::effect::Due;
 
+pub mod cancel_subscription;
+pub mod close_thread;
+pub mod list_children;
+pub mod report_to_parent;
+pub mod send_message_to_child;
 pub mod sleep;
 pub mod sleep_until;
 pub mod sleep_until_event_or_input;
+pub mod spawn_thread;
 
 /// A tool that acts on the thread itself.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +39,60 @@ pub enum Plan {
     Answer(String),
     /// The call is refused; the text says why and what to do.
     Refuse(String),
+    /// The thread makes a child. The instructions are in the arguments: [`spawn_thread::instructions`].
+    Spawn {
+        /// The path from the root on which the caller believes to be.
+        child_of: Vec<String>,
+        /// Whether the child inherits nothing.
+        fresh: bool,
+    },
+    /// The thread reports to its parent.
+    Report(String),
+    /// The thread closes.
+    Close {
+        /// The thread that the caller believes to be.
+        thread: String,
+        /// A last report.
+        report: Option<String>,
+    },
+    /// The thread says something to a child.
+    SendToChild {
+        /// The child's id.
+        child: String,
+        /// What it says.
+        message: String,
+    },
+    /// The thread ends the subscription of the call that the provider gave this id.
+    CancelSubscription(String),
+    /// The thread wants to know its children.
+    ListChildren,
 }
 
-/// All built-in tools, by name.
-pub const BUILT_IN: [BuiltIn; 3] = [sleep::TOOL, sleep_until::TOOL, sleep_until_event_or_input::TOOL];
+/// All built-in tools.
+pub const BUILT_IN: [BuiltIn; 9] = [
+    sleep::TOOL,
+    sleep_until::TOOL,
+    sleep_until_event_or_input::TOOL,
+    spawn_thread::TOOL,
+    report_to_parent::TOOL,
+    close_thread::TOOL,
+    send_message_to_child::TOOL,
+    list_children::TOOL,
+    cancel_subscription::TOOL,
+];
 
 /// What a call of the built-in tool of this name does; nothing when there is none of this name.
 pub fn plan(name: &str, arguments: &str, at_ms: u64) -> Option<Plan> {
     let tool = BUILT_IN.iter().find(|tool| tool.name == name)?;
     Some((tool.plan)(if arguments.trim().is_empty() { "{}" } else { arguments }, at_ms))
+}
+
+/// What a `spawn_thread` call with these arguments has a child do.
+pub fn instructions(arguments: &str) -> String {
+    spawn_thread::instructions(arguments)
+}
+
+/// The `spawn_thread` call that the runtime makes for a child that handles an event: its name and arguments.
+pub fn spawn_for_event(instructions: &str) -> (&'static str, String) {
+    (spawn_thread::TOOL.name, spawn_thread::arguments(instructions))
 }

@@ -52,7 +52,7 @@ async fn a_read_that_waits_behind_an_append_sees_it() {
     let commit = answers.iter().position(|answer| matches!(answer, FromJournal::Committed(_))).unwrap();
     let mut recalled = 0;
     for (position, answer) in answers.iter().enumerate() {
-        let FromJournal::Recalled { thread: of, records: Ok(records) } = answer else { continue };
+        let FromJournal::Recalled { thread: of, records: Ok(records), .. } = answer else { continue };
         recalled += 1;
         if *of == thread(3) {
             assert_eq!(records, &[], "there is no such thread, and it waits for nobody");

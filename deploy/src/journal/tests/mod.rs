@@ -88,7 +88,7 @@ impl Run {
     async fn recall_before(&mut self, thread: ThreadId, before: Number) -> Result<Vec<Committed>, String> {
         self.to.put(ToJournal::Recall { thread, before });
         match self.next().await {
-            Some(FromJournal::Recalled { thread: of, records }) if of == thread => records,
+            Some(FromJournal::Recalled { thread: of, records, .. }) if of == thread => records,
             other => panic!("expected the records of {thread}, got {other:?}"),
         }
     }
@@ -102,7 +102,7 @@ impl Run {
             match self.next().await {
                 Some(FromJournal::Wake { thread, .. }) => wakes.push(thread),
                 Some(FromJournal::Resting(rest)) => rests.push(rest),
-                Some(FromJournal::Recalled { thread, records: Ok(records) }) if thread == nobody => {
+                Some(FromJournal::Recalled { thread, records: Ok(records), .. }) if thread == nobody => {
                     assert!(records.is_empty());
                     return (wakes, rests);
                 }
