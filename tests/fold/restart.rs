@@ -5,7 +5,7 @@
 
 use crate::story::{call, completion, lines, message, say};
 use crate::tree::{ROOT, report, spawn};
-use slackwater_core::flow::awake::{Awake, ToWorld};
+use slackwater_core::flow::awake::{Awake, Moment, ToWorld};
 use slackwater_core::history::History;
 use slackwater_core::id::{Number, ThreadId};
 use slackwater_core::port::{FromJournal, ToJournal, ToModel};
@@ -29,7 +29,8 @@ struct Shard {
 impl Shard {
     fn tick(&mut self, batch: Vec<FromJournal>) {
         let mut answers = Vec::new();
-        for asked in self.awake.step(batch) {
+        let moments = batch.into_iter().map(Moment::Item).chain([Moment::TickEnd]);
+        for asked in moments.flat_map(|moment| self.awake.step(moment)).collect::<Vec<_>>() {
             match asked {
                 ToWorld::Journal(ToJournal::Recall { thread, before }) => {
                     self.recalls += 1;
