@@ -4,6 +4,7 @@
 //! threads, and a stream and a sink.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod ancestry;
 mod bytes;
 mod crafted;
 mod damage;
