@@ -1,0 +1,2 @@
+//! Promises on plain situations, under the simulator.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
