@@ -11,7 +11,7 @@ use slackwater::sim::{Asked, Later, Sim};
 const QUESTION: &str = "Deploy 1.2? Say yes.";
 
 /// Takes any yes for an answer, also one that was sent before it had asked.
-fn careless(asked: &Asked<'_>) -> Reply {
+pub(crate) fn careless(asked: &Asked<'_>) -> Reply {
     if asked.result_of("deploy").is_some() {
         Reply::text("Deployed.")
     } else if asked.last_message().as_deref() == Some("yes") {
@@ -22,7 +22,7 @@ fn careless(asked: &Asked<'_>) -> Reply {
 }
 
 /// Takes only a yes that answers its question, which it has asked in full.
-fn careful(asked: &Asked<'_>) -> Reply {
+pub(crate) fn careful(asked: &Asked<'_>) -> Reply {
     match &asked.lines()[..] {
         [.., question, yes] if *question == format!("model: {QUESTION}") && yes == "user: yes" => {
             Reply::silence().call("deploy", &json!({ "version": "1.2" }))
@@ -32,7 +32,7 @@ fn careful(asked: &Asked<'_>) -> Reply {
     }
 }
 
-fn simulation(agent: fn(&Asked<'_>) -> Reply) -> Sim {
+pub(crate) fn simulation(agent: fn(&Asked<'_>) -> Reply) -> Sim {
     Sim::new()
         .model(agent)
         .tool_once("deploy", |_: Value| Later::after_ms(60_000, "1.2 is out"))

@@ -8,7 +8,8 @@ use std::fmt;
 /// A broken promise or a failed assertion, with the shortest interleaving found that leads to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The promise of the design that was broken, or `check`, `always` or `panic` when the user's code says so.
+    /// The promise of the design that was broken; or `check` when an assertion failed, or another of the user's functions
+    /// panicked.
     pub promise: String,
     /// How it was broken, or what the assertion said.
     pub how: String,

@@ -26,7 +26,7 @@
 //!         assert_eq!(end.said("alice"), ["Deployed: 1.2 is out"]);
 //!     })
 //!     .exhaustive();
-//! assert_eq!(report.executions, 119);
+//! assert_eq!(report.executions, 3_587);
 //! ```
 //!
 //! # What is explored
@@ -201,7 +201,8 @@ impl Sim {
         self.input(thread, What::Stop, Start::Acknowledged)
     }
 
-    /// The last input is sent at any time, whatever stands before it.
+    /// The last input is sent at any time, whatever stands before it. As all that say more of the last input, it panics when
+    /// there is none.
     #[must_use]
     pub fn any_time(self) -> Self {
         self.last(|input| input.start = Start::AnyTime)
@@ -338,7 +339,11 @@ impl Sim {
     }
 
     fn last(mut self, change: impl FnOnce(&mut Input)) -> Self {
-        change(self.inputs.last_mut().expect("invariant: there is an input to say something of; send one first"));
+        change(
+            self.inputs
+                .last_mut()
+                .unwrap_or_else(|| panic!("there is no input of which that could be said; send one first")),
+        );
         self
     }
 

@@ -1,7 +1,7 @@
 //! Shrinking: a failing life is made short.
 //!
 //! In: the choices of a life that fails. Out: the choices of a shorter one that breaks the same promise. Always: fewer steps
-//! first, then fewer choices that are not calm, then smaller ones; so many lives are tried and no more.
+//! first, then fewer choices that are not calm, then smaller ones; lives are tried up to [`STEPS_MAX`] and no more.
 //!
 //! Most failures need little: so lives that leave the calm one at one or two choices are tried first, whatever the failing
 //! one was. Then the shortest failing life known is calmed and cut piece by piece.
@@ -10,11 +10,11 @@ use super::Sim;
 use super::choice::{Choices, Taken, trimmed};
 use super::explore::{Life, live};
 
-/// How many lives near the calm one are tried.
-const LIVES_NEAR_CALM_MAX: usize = 3_000;
+/// How long the lives near the calm one that are tried may be together, in steps.
+const STEPS_NEAR_CALM_MAX: u64 = 30_000;
 
-/// How many lives are tried altogether.
-const LIVES_MAX: usize = 6_000;
+/// How long all lives that are tried may be together, in steps.
+const STEPS_MAX: u64 = 60_000;
 
 /// What is to be small.
 type Cost = (u64, usize, u64);
@@ -24,14 +24,14 @@ struct Shrink<'a> {
     promise: &'a str,
     best: Vec<u32>,
     cost: Cost,
-    lives: usize,
+    steps: u64,
 }
 
 pub(super) fn shrink(sim: &Sim, failing: &Life, promise: &str) -> Vec<u32> {
     let best = trimmed(failing.choices());
-    let mut shrink = Shrink { sim, promise, cost: cost(failing, &best), best, lives: 0 };
+    let mut shrink = Shrink { sim, promise, cost: cost(failing, &best), best, steps: 0 };
     shrink.near_calm();
-    while shrink.lives < LIVES_MAX && shrink.pass() {}
+    while shrink.steps < STEPS_MAX && shrink.pass() {}
     shrink.best
 }
 
@@ -46,14 +46,14 @@ impl Shrink<'_> {
         let calm = live(self.sim, Choices::written(Vec::new()), false).log.choices.taken;
         let mut ones = Vec::new();
         for choices in departures(&[], &calm) {
-            if self.lives >= LIVES_NEAR_CALM_MAX {
+            if self.steps >= STEPS_NEAR_CALM_MAX {
                 return;
             }
             let (taken, _) = self.attempt(choices.clone());
             ones.push((choices, taken));
         }
         for choices in ones.iter().flat_map(|(one, taken)| departures(one, taken)) {
-            if self.lives >= LIVES_NEAR_CALM_MAX {
+            if self.steps >= STEPS_NEAR_CALM_MAX {
                 return;
             }
             self.attempt(choices);
@@ -100,11 +100,11 @@ impl Shrink<'_> {
 
     /// Lives once; says what was asked and chosen, and whether it is the best now.
     fn attempt(&mut self, choices: Vec<u32>) -> (Vec<Taken>, bool) {
-        if choices == self.best || self.lives >= LIVES_MAX {
+        if choices == self.best || self.steps >= STEPS_MAX {
             return (Vec::new(), false);
         }
-        self.lives += 1;
         let life = live(self.sim, Choices::written(choices), false);
+        self.steps += life.log.counts.steps;
         let is_same = life.end.as_ref().is_err_and(|broken| broken.promise == self.promise);
         // What the life really chose: numbers that were too large were cut, and those that nobody asked for are gone.
         let choices = trimmed(life.choices());

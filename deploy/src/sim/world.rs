@@ -354,15 +354,15 @@ impl<'a> World<'a> {
         let how = match kept {
             _ if kept == written => {
                 counts.crashes_kept += 1;
-                "after the sync"
+                "after the sync".to_owned()
             }
             0 => {
                 counts.crashes_lost += 1;
-                "before the sync; what was written is lost"
+                "before the sync: what was written is lost".to_owned()
             }
             _ => {
                 counts.crashes_torn += 1;
-                "during the sync; a part of what was written is kept"
+                format!("during the sync: {kept} of {written} are kept")
             }
         };
         self.tell(|_| format!("    CRASH {how}"));
