@@ -50,6 +50,8 @@ pub mod port;
 #[cfg(stageleft_runtime)]
 pub mod settings;
 #[cfg(stageleft_runtime)]
+pub mod sim;
+#[cfg(stageleft_runtime)]
 pub mod timer;
 #[cfg(stageleft_runtime)]
 pub mod tool;

@@ -114,7 +114,7 @@ impl Timers {
 }
 
 /// The moment that a time on a wall is, in milliseconds since the Unix epoch; or, for the model, why there is none.
-fn moment(date: &str, time: &str, timezone: &str) -> Result<u64, String> {
+pub(crate) fn moment(date: &str, time: &str, timezone: &str) -> Result<u64, String> {
     let day =
         read_date(date).ok_or_else(|| format!("The date {date:?} is none. Give one that exists as YYYY-MM-DD."))?;
     let hour = read_time(time)
@@ -172,7 +172,8 @@ fn digits(text: &str, between: char) -> Option<[u16; 3]> {
     parts.next().is_none().then_some(numbers)
 }
 
-fn refused(call: CallId, why: &str) -> Record {
+/// The answer to a call whose time there is none.
+pub(crate) fn refused(call: CallId, why: &str) -> Record {
     Record::Result(ToolResult {
         call,
         origin: Origin { who: "slackwater".to_owned(), proof: Proof::Process },

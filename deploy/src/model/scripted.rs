@@ -31,21 +31,21 @@ pub struct Scripted(Box<dyn Fn(&Request) -> Reply + Send + Sync>);
 /// What is said to one prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    pub(super) delay_ms: u64,
-    pub(super) chunk_delay_ms: u64,
-    pub(super) reasoning: String,
-    pub(super) chunks: Vec<String>,
-    pub(super) calls: Vec<(String, String)>,
-    pub(super) usage: Option<Usage>,
-    pub(super) failure: Option<Broken>,
+    pub(crate) delay_ms: u64,
+    pub(crate) chunk_delay_ms: u64,
+    pub(crate) reasoning: String,
+    pub(crate) chunks: Vec<String>,
+    pub(crate) calls: Vec<(String, String)>,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) failure: Option<Broken>,
 }
 
 /// Where and how a reply breaks off.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Broken {
-    pub(super) error: ModelError,
+pub(crate) struct Broken {
+    pub(crate) error: ModelError,
     /// The failure ends with this attempt.
-    pub(super) attempts: u32,
+    pub(crate) attempts: u32,
     /// How many chunks are streamed before.
     pub(super) after_chunks: usize,
 }
@@ -107,6 +107,11 @@ impl Scripted {
     /// Plays the script of a runtime that has no model configured: it says so, and repeats what it is told.
     pub fn default_script() -> Self {
         Self::from_toml(include_str!("default_script.toml")).expect("invariant: the built-in script is a script")
+    }
+
+    /// What it says to a request, as a whole.
+    pub(crate) fn reply(&self, request: &Request) -> Reply {
+        (self.0)(request)
     }
 
     fn play(script: Script) -> Self {
@@ -241,6 +246,6 @@ impl Model for Scripted {
     }
 
     fn complete<'a>(&'a self, request: &'a Request, sink: &'a mut Sink) -> BoxFuture<'a, Result<Answer, ModelError>> {
-        Box::pin(async move { (self.0)(request).stream(request, sink).await })
+        Box::pin(async move { self.reply(request).stream(request, sink).await })
     }
 }

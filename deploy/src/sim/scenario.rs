@@ -1,0 +1,32 @@
+//! The scenario: what users do, and how free its order is.
+//!
+//! In: inputs, one by one. Out: the same. Always: an input is named by its place.
+
+use crate::gateway::name::Address;
+
+#[derive(Clone, Debug)]
+pub(super) struct Input {
+    pub(super) address: Address,
+    pub(super) what: What,
+    pub(super) start: Start,
+    /// Whether it may not come at all.
+    pub(super) maybe: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Message(String),
+    Stop,
+}
+
+/// From when on an input is sent. It may arrive any time later, except for one with a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    AnyTime,
+    /// When the one before it was acknowledged.
+    Acknowledged,
+    /// It arrives at this time, in milliseconds since the beginning.
+    At(u64),
+    /// When nothing moves any more.
+    Quiet,
+}
