@@ -32,6 +32,7 @@ impl World<'_> {
             ToWorld::Tool(ToTool::Cancel(dispatch)) => self.cancel(&dispatch),
             ToWorld::Timer(ToTimer::Arm { thread, call, due }) => self.arm(thread, call, due),
             ToWorld::Timer(ToTimer::Disarm { thread, call }) => self.disarm(thread, call),
+            ToWorld::Post(arrival) => self.fly(self.now_ms, false, Cargo::Record(arrival.thread, arrival.record)),
             ToWorld::Gateway(ToGateway::Answer(ticket, outcome)) => self.acknowledge(ticket, outcome)?,
             ToWorld::Gateway(ToGateway::Output(output)) => promise::output(&self.view, &output)?,
             ToWorld::Gateway(ToGateway::Awake(change)) => self.threads_awake += change,

@@ -72,7 +72,17 @@ impl Journal {
 
     pub(super) fn recall(&self, thread: ThreadId, before: Number) -> FromJournal {
         let records = self.records(thread).iter().take_while(|record| record.number < before).cloned().collect();
-        FromJournal::Recalled { thread, records: Ok(records) }
+        FromJournal::Recalled { thread, records: Ok(records), ancestry: self.ancestry(thread) }
+    }
+
+    /// What a child inherits: its ancestors' records, the root's first, each as far as the next one saw them.
+    pub(super) fn ancestry(&self, thread: ThreadId) -> Vec<(ThreadId, Vec<Committed>)> {
+        let base = |thread| self.records(thread).first().and_then(|first| first.arrival.record.base());
+        let mut ancestry: Vec<_> = std::iter::successors(base(thread), |&(parent, _)| base(parent))
+            .map(|(parent, through)| (parent, self.records(parent)[..through as usize].to_vec()))
+            .collect();
+        ancestry.reverse();
+        ancestry
     }
 
     pub(super) fn records(&self, thread: ThreadId) -> &[Committed] {

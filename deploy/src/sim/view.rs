@@ -4,6 +4,7 @@
 //! what is durable is seen of a thread.
 
 use super::agent::text;
+use super::journal::Journal;
 use crate::gateway::name::address;
 use slackwater_core::effect::{Effect, Outcome, Output, Prompt, Shown};
 use slackwater_core::history::{History, Item};
@@ -129,11 +130,11 @@ impl View {
         self.threads.get(&id_of(thread))
     }
 
-    /// Applies what has become durable; says which invariant it breaks.
-    pub(super) fn apply(&mut self, committed: &Committed) -> Result<(), String> {
+    /// Applies what has become durable, as the journal has it; says which invariant it breaks.
+    pub(super) fn apply(&mut self, committed: &Committed, journal: &Journal) -> Result<(), String> {
         let id = committed.arrival.thread;
         let seen = self.threads.entry(id).or_insert_with(|| Seen {
-            thread: Thread::new(id),
+            thread: Thread::inheriting(id, journal.ancestry(id)),
             outputs: Vec::new(),
             messages: Vec::new(),
             results: Vec::new(),

@@ -242,7 +242,7 @@ impl<'a> World<'a> {
                 }
             }
             let (committed, refused) = self.journal.sync();
-            committed.iter().try_for_each(|committed| promise::keep(self.view.apply(committed)))?;
+            committed.iter().try_for_each(|committed| promise::keep(self.view.apply(committed, &self.journal)))?;
             if let [first, ..] = &committed[..] {
                 let (first, count) = (first.number, committed.len());
                 self.tell(|_| format!("    committed: {count}, from record {first} on"));
@@ -367,7 +367,7 @@ impl<'a> World<'a> {
         };
         self.tell(|_| format!("    CRASH {how}"));
         let kept = self.journal.crash(kept);
-        kept.iter().try_for_each(|committed| promise::keep(self.view.apply(committed)))?;
+        kept.iter().try_for_each(|committed| promise::keep(self.view.apply(committed, &self.journal)))?;
         self.awake = Awake::default();
         self.threads_awake = 0;
         self.asked.clear();
