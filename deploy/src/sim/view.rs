@@ -148,8 +148,10 @@ impl View {
                 Record::Stop(stop) => Some(&stop.id),
                 _ => None,
             };
-            if id.is_some_and(|id| !seen.ids.insert(id.clone())) {
-                return Err(format!("same_id_once: {id:?} is taken again as record {number}"));
+            if let Some(id) = id
+                && !seen.ids.insert(id.clone())
+            {
+                return Err(format!("same_id_once: {} is taken again as record {number}", id.0));
             }
             match &committed.arrival.record {
                 Record::Message(_) => seen.messages.push(number),
