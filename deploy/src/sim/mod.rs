@@ -40,6 +40,8 @@
 //! | model failures | up to [`Bounds::model_failures`] prompts fail after all retries |
 //! | crashes | up to [`Bounds::crashes`], at every commit: before the sync, within it (each length of the batch kept), after it with each beginning of what follows done |
 //!
+//! (The real journal keeps a torn batch whole or not at all; here any beginning may be left, as if the tick had been shorter.)
+//!
 //! After a crash the state is what the durable records make it; prompts and work in our process are gone; clients and services
 //! deliver again what was not acknowledged; what is still owed is asked again.
 //!

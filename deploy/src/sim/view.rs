@@ -8,10 +8,10 @@ use super::journal::Journal;
 use crate::gateway::name::address;
 use slackwater_core::effect::{Effect, Outcome, Output, Prompt, Shown};
 use slackwater_core::history::{History, Item};
-use slackwater_core::id::{CallId, Number, ThreadId};
+use slackwater_core::id::{CallId, InputId, Number, ThreadId};
 use slackwater_core::record::{Block, Committed, Record};
 use slackwater_core::thread::{Standing, Thread, invariant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is true of the simulated world, at its end or after any step.
 #[derive(Debug, Default)]
@@ -28,6 +28,8 @@ pub struct View {
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) thread: Thread,
+    /// The inputs that were taken.
+    ids: BTreeSet<InputId>,
     pub(super) outputs: Vec<Output>,
     /// The messages that were taken.
     pub(super) messages: Vec<Number>,
@@ -135,15 +137,31 @@ impl View {
         let id = committed.arrival.thread;
         let seen = self.threads.entry(id).or_insert_with(|| Seen {
             thread: Thread::inheriting(id, journal.ancestry(id)),
+            ids: BTreeSet::new(),
             outputs: Vec::new(),
             messages: Vec::new(),
             results: Vec::new(),
         });
         let applied = seen.thread.apply(committed.clone());
-        match (&committed.arrival.record, applied.outcome) {
-            (Record::Message(_), Outcome::Taken(number)) => seen.messages.push(number),
-            (Record::Result(result), Outcome::Taken(number)) => seen.results.push((number, result.call)),
-            _ => {}
+        if let Outcome::Taken(number) = applied.outcome {
+            let id = match &committed.arrival.record {
+                Record::Message(message) => Some(&message.id),
+                Record::Stop(stop) => Some(&stop.id),
+                _ => None,
+            };
+            if let Some(id) = id
+                && !seen.ids.insert(id.clone())
+            {
+                return Err(format!("same_id_once: {} is taken again as record {number}", id.0));
+            }
+            match &committed.arrival.record {
+                Record::Message(_) => seen.messages.push(number),
+                Record::Result(result) if seen.results.iter().any(|(_, call)| *call == result.call) => {
+                    return Err(format!("every_call_has_one_result: call {} gets a second one", result.call));
+                }
+                Record::Result(result) => seen.results.push((number, result.call)),
+                _ => {}
+            }
         }
         seen.outputs.extend(
             applied

@@ -137,13 +137,13 @@ impl<'a> World<'a> {
                 None => break,
             }
         }
+        promise::at_the_end(self)?;
         if self.threads_awake != 0 {
             return broken(
                 "an_idle_thread_is_data",
                 format!("{} threads are in memory at the end", self.threads_awake),
             );
         }
-        promise::at_the_end(self)?;
         self.sim.check.iter().for_each(|holds| holds(&self.view));
         Ok(())
     }

@@ -225,9 +225,13 @@ impl Awake {
                     // The effects of these records left before; what of them is still owed is said by the fold itself.
                     thread.apply(record);
                 }
-                route_all(thread.owed(), out);
+                let owed = thread.owed();
                 let mut present = Present::new(thread);
                 held.into_iter().for_each(|record| present.apply(record, out));
+                // What came meanwhile may have settled some of it: a result of a call that would be asked again, the timer
+                // that woke the thread.
+                let still = present.thread.owed();
+                route_all(owed.into_iter().filter(|effect| still.contains(effect)).collect(), out);
                 self.threads.insert(id, Slot::Present(Box::new(present)));
             }
             Err(_damage) => held.into_iter().for_each(|record| refuse(record.arrival, Refusal::Damaged, out)),
