@@ -158,6 +158,7 @@ fn a_thread_closes_itself_with_all_below_and_nothing_else() {
     for thread in [child, grandchild] {
         assert_eq!(tree.threads[&thread].standing().state, State::Closed);
         assert!(tree.threads[&thread].prompt().is_none() && tree.threads[&thread].rest().is_some());
+        assert_eq!(tree.threads[&thread].standing().children, 0);
         assert_eq!(tree.message(thread, "hello?"), Outcome::Refused(Refusal::Closed));
     }
     assert_eq!((tree.count(ROOT, "almost"), tree.count(ROOT, "done")), (1, 1));

@@ -260,6 +260,7 @@ fn chances() -> impl Strategy<Value = Vec<Chance>> {
 /// The invariants, and the first of them once more in words of its own: of each call at most one result, none before it.
 #[test]
 fn any_records_keep_the_invariants() {
+    let seen = std::cell::RefCell::new(std::collections::BTreeMap::<&str, usize>::new());
     for_any("any_records_keep_the_invariants", chances(), |chances| {
         let mut thread = Thread::new(crate::story::THREAD);
         let (mut made, mut answered) = (BTreeSet::new(), BTreeSet::new());
@@ -285,12 +286,29 @@ fn any_records_keep_the_invariants() {
                         assert!(made.contains(&answer.call), "{} has a result and was not made", answer.call);
                         assert!(answered.insert(answer.call), "{} has two results", answer.call);
                     }
-                    _ => {}
+                    shown => *seen.borrow_mut().entry(kind(&shown)).or_default() += 1,
                 }
             }
         }
         count
     });
+    let seen = seen.into_inner();
+    eprintln!("any_records_keep_the_invariants: {seen:?}");
+    for kind in ["event", "spawned", "born", "report", "closed", "undelivered"] {
+        assert!(seen.contains_key(kind), "no life had one that was {kind}: {seen:?}");
+    }
+}
+
+fn kind(shown: &Shown) -> &'static str {
+    match shown {
+        Shown::Event(_) => "event",
+        Shown::Spawned { .. } => "spawned",
+        Shown::Born { .. } => "born",
+        Shown::Report { .. } => "report",
+        Shown::Closed { .. } => "closed",
+        Shown::Undelivered { .. } => "undelivered",
+        _ => "other",
+    }
 }
 
 fn calls_of(turn: &Item) -> Vec<CallId> {

@@ -43,9 +43,11 @@ impl Thread {
 
     fn take(&mut self, step: &mut Step, from: ThreadId, body: PostBody) -> Outcome {
         if self.closed.is_some() {
-            // That a child of a closed thread has closed as well concerns nobody any more.
             return match body {
-                PostBody::Closed => Outcome::Taken(step.number),
+                PostBody::Closed => {
+                    self.child_closed(step, from);
+                    Outcome::Taken(step.number)
+                }
                 _ => Outcome::Refused(Refusal::Closed),
             };
         }
