@@ -26,7 +26,7 @@
 //!         assert_eq!(end.said("alice"), ["Deployed: 1.2 is out"]);
 //!     })
 //!     .exhaustive();
-//! assert_eq!(report.executions, 3_587);
+//! assert_eq!(report.executions, 3_474);
 //! ```
 //!
 //! # What is explored
