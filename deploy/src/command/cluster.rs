@@ -4,12 +4,13 @@
 //! shards stays in the directory; SIGTERM or SIGINT ends all processes; a launch that fails says what the launcher said.
 
 use super::Failure;
+use super::client::Client;
+use super::signals::Signals;
 use crate::{Settings, output};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// The configuration that the locations read, in the cluster's directory.
 const SETTINGS_FILE: &str = "cluster.toml";
@@ -80,14 +81,13 @@ async fn up(arguments: Up) -> Result<(), Failure> {
         arguments.shards,
         log.display()
     ));
+    let mut signals = Signals::new()?;
+    let gateway = Client::new(&format!("http://{address}"), None).map_err(Failure::Failed)?;
     let mut launcher = Launcher::start(&settings, arguments.shards, &log)?;
-    let (mut interrupted, mut terminated) =
-        (listen_for(SignalKind::interrupt())?, listen_for(SignalKind::terminate())?);
     let url = slackwater::gateway::base_url(&loaded.config.gateway, address);
     let stopped = tokio::select! {
-        failure = launcher.watch(address) => Err(failure),
-        _ = interrupted.recv() => Ok(()),
-        _ = terminated.recv() => Ok(()),
+        failure = launcher.watch(address, &gateway) => Err(failure),
+        () = signals.next() => Ok(()),
     };
     launcher.stop().await;
     match stopped {
@@ -127,10 +127,6 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     written.map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
 }
 
-fn listen_for(kind: SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {
-    signal(kind).map_err(Failure::because)
-}
-
 /// The process that compiles, places and holds the locations.
 struct Launcher(Child);
 
@@ -164,9 +160,7 @@ impl Launcher {
     }
 
     /// Says when the cluster is ready; returns only when it has ended by itself.
-    async fn watch(&mut self, address: std::net::SocketAddr) -> String {
-        let client = reqwest::Client::new();
-        let ready = format!("http://{address}/ready");
+    async fn watch(&mut self, address: std::net::SocketAddr, gateway: &Client) -> String {
         let mut silent_looks = None;
         loop {
             match self.0.try_wait() {
@@ -174,8 +168,8 @@ impl Launcher {
                 Ok(Some(status)) => return format!("the launcher has ended ({status})"),
                 Err(error) => return format!("the launcher cannot be watched: {error}"),
             }
-            let look = client.get(&ready).timeout(Duration::from_secs(1)).send().await;
-            match (look.is_ok_and(|answer| answer.status().is_success()), silent_looks) {
+            let look = tokio::time::timeout(Duration::from_secs(1), gateway.get("/ready")).await;
+            match (matches!(look, Ok(Ok(_))), silent_looks) {
                 (true, None) => {
                     silent_looks = Some(0);
                     output::line(format!("ready: http://{address}"));

@@ -11,12 +11,12 @@ mod timeline;
 mod tools;
 
 use super::Failure;
+use super::signals::Signals;
 use crate::output;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -31,13 +31,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let directory = Directory::make(arguments.keep)?;
     let outcome = super::block_on(async {
-        let mut terminate = signal(SignalKind::terminate()).map_err(Failure::because)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::because)?;
-        let interrupted = || Failure::Failed("the demo was interrupted; its processes have ended".to_owned());
+        let mut signals = Signals::new()?;
         tokio::select! {
             outcome = story::tell(directory.path()) => outcome,
-            _ = terminate.recv() => Err(interrupted()),
-            _ = interrupt.recv() => Err(interrupted()),
+            () = signals.next() => Err(Failure::Failed("the demo was interrupted; its processes have ended".to_owned())),
         }
     });
     if arguments.keep {

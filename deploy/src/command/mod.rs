@@ -11,6 +11,7 @@ pub(crate) mod demo_tools;
 pub(crate) mod doctor;
 pub(crate) mod graph;
 pub(crate) mod serve;
+mod signals;
 
 use crate::config::{Config, ConfigError};
 use slackwater::gateway::GatewayError;

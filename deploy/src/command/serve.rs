@@ -3,13 +3,13 @@
 //! In: the configuration. Out: where it listens and what with, then nothing. Always: SIGTERM or SIGINT stops it cleanly
 //! within about a second, with status 0; a second one ends it at once.
 
+use super::signals::Signals;
 use super::{Failure, STAND_IN, builder, is_stand_in};
 use crate::config::{Config, Loaded};
 use crate::{Settings, output};
 use serde_json::json;
 use slackwater::Runtime;
 use std::path::{Path, PathBuf};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The file in the data directory that says where its runtime listens, for `chat`.
 pub(crate) const URL_FILE: &str = "server.url";
@@ -139,26 +139,6 @@ fn tell_person(loaded: &Loaded, runtime: &Runtime, model: &str) {
     }
     output::line(format!("  try        curl -s {url}/v1/threads/hello/messages --json '{{\"text\": \"Hello\"}}'"));
     output::line("ready");
-}
-
-/// The signals that end it.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Self, Failure> {
-        let listen = |kind| signal(kind).map_err(Failure::because);
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }
 
 /// Says where a directory's runtime listens, for as long as it runs.

@@ -8,6 +8,6 @@ pub mod runtime;
 #[cfg(stageleft_runtime)]
 pub mod sidecar;
 
-#[cfg(stageleft_runtime)]
 /// How long the tools have to be found before the first prompt is sent without those that were not.
+#[cfg(stageleft_runtime)]
 const TOOLS_READY_MS: u64 = 10_000;

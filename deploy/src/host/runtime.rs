@@ -148,19 +148,14 @@ impl Builder {
     /// # Errors
     /// When the directory, the address or a tool cannot be used.
     pub async fn start(self) -> Result<Runtime, RuntimeError> {
-        let key = match &self.directory {
-            Some(path) => {
-                let failed = |source| RuntimeError::Directory { path: path.clone(), source };
-                std::fs::create_dir_all(path).map_err(failed)?;
-                // The lock comes first: of two processes that start at once, one makes the key.
-                let journal = self.open_journal().await?;
-                let key = CapabilityKey::open(path).map_err(RuntimeError::Key)?;
-                return self.start_with(journal, key).await;
-            }
-            None => CapabilityKey::random().map_err(RuntimeError::Key)?,
-        };
+        if let Some(path) = &self.directory {
+            let failed = |source| RuntimeError::Directory { path: path.clone(), source };
+            std::fs::create_dir_all(path).map_err(failed)?;
+        }
+        // The lock comes first: of two processes that start at once, one goes on.
         let journal = self.open_journal().await?;
-        self.start_with(journal, key).await
+        let key = self.directory.as_deref().map_or_else(CapabilityKey::random, CapabilityKey::open);
+        self.start_with(journal, key.map_err(RuntimeError::Key)?).await
     }
 
     async fn start_with(self, journal: Journal, key: CapabilityKey) -> Result<Runtime, RuntimeError> {
