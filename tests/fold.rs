@@ -27,6 +27,8 @@ mod restart;
 mod sleeps;
 #[path = "fold/story.rs"]
 mod story;
+#[path = "fold/terms.rs"]
+mod terms;
 #[path = "fold/tree.rs"]
 mod tree;
 #[path = "fold/turns.rs"]

@@ -15,7 +15,7 @@ use slackwater_core::effect::Prompt;
 use slackwater_core::history::{Answered, AnsweredBy, Event, Item};
 use slackwater_core::id::{CallId, ThreadId};
 use slackwater_core::port::{Chunk, FromModel, Part, ToModel};
-use slackwater_core::record::{Block, Completion, Content, End, Failure, FailureClass, Record};
+use slackwater_core::record::{Block, Bounds, Completion, Content, End, Failure, FailureClass, Record, Terms};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
@@ -130,9 +130,16 @@ async fn asked(config: &Config, items: Vec<Item>, cut: bool) -> (Record, Vec<Par
             annotations: None,
         }],
     );
-    let (mut from, to) = model::start(config.build().unwrap(), "Be brief.".into(), catalog, config.limits.clone());
+    let (mut from, to) =
+        model::start(config.build().unwrap(), "Be brief.".into(), catalog, config.limits.clone(), Bounds::DEFAULT);
     let (thread, seen) = (ThreadId::from_bytes([1; 16]), items.len() as u64);
-    to.put(ToModel::Prompt(Prompt { thread, seen, history: items.into_iter().map(Arc::new).collect() }));
+    to.put(ToModel::Prompt(Prompt {
+        thread,
+        seen,
+        history: items.into_iter().map(Arc::new).collect(),
+        terms: Terms::default(),
+        bounds: Bounds::DEFAULT,
+    }));
     let mut parts = Vec::new();
     loop {
         match from.next().await.unwrap() {

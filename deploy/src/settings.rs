@@ -5,6 +5,7 @@
 
 use crate::{gateway, journal, model, tool};
 use serde::Deserialize;
+use slackwater_core::record::Bounds;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -35,6 +36,8 @@ pub struct Settings {
 pub struct Agent {
     /// The system text.
     pub system: String,
+    /// The bounds of each thread.
+    pub limits: Bounds,
 }
 
 impl Default for Settings {

@@ -5,7 +5,7 @@
 
 use crate::history::{Answered, History, Item};
 use crate::id::{CallId, Number, OutputId, ThreadId};
-use crate::record::{Arrival, End, FailureClass, Undelivered, Usage};
+use crate::record::{Arrival, Bounds, End, FailureClass, Terms, Undelivered, Usage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -58,6 +58,10 @@ pub struct Prompt {
     pub seen: Number,
     /// What the model sees.
     pub history: History,
+    /// The terms on which the thread works: the model that is asked, and the tools that it is offered.
+    pub terms: Terms,
+    /// The thread's bounds as it knows them. Whoever answers and knows others makes those a record first.
+    pub bounds: Bounds,
 }
 
 /// A call for a tool. `CallId::effect_id` is its name in the world.

@@ -4,6 +4,12 @@
 //! Always: a variant keeps its place and its fields their order for ever (the journal's encoding is by position), so
 //! variants and fields are only ever added at the end, with a new format version.
 
+pub mod bounds;
+pub mod terms;
+
+pub use bounds::Bounds;
+pub use terms::Terms;
+
 use crate::id::{CallId, InputId, Number, PostId, ThreadId, Ticket};
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +43,8 @@ pub enum Record {
     Delivered(Receipt),
     /// A subscription produced something.
     Event(SubscriptionEvent),
+    /// The thread's bounds are these from here on.
+    Bounds(Bounds),
 }
 
 /// What a user wrote.
@@ -269,6 +277,8 @@ pub struct Birth {
     pub spawn: Cause,
     /// The event that it was made for, and the call that subscribed to it.
     pub event: Option<(Cause, Vec<Content>)>,
+    /// The terms on which it works, if they are not those of every agent.
+    pub terms: Option<Terms>,
 }
 
 /// The call that gave rise to something.

@@ -1,12 +1,11 @@
 //! The bounds: what a model, a sender or a tool that does not stop gets.
 
-use crate::story::{Story, asked, call, message, say};
+use crate::story::{CALLS_PER_TURN_MAX, PENDING_MAX, REFUSED_TURNS_MAX, Story, asked, call, message, say};
 use slackwater_core::effect::{Effect, Outcome, Refusal, Shown};
 use slackwater_core::id::Number;
-use slackwater_core::record::{FailureClass, Record};
-use slackwater_core::thread::{
-    Applied, CALLS_KEPT_MAX, CALLS_PER_TURN_MAX, PENDING_MAX, REFUSED_TURNS_MAX, State, Thread,
-};
+use slackwater_core::record::{Bounds, FailureClass, Record};
+use slackwater_core::thread::{Applied, CALLS_KEPT_MAX, State, Thread};
+use std::num::{NonZeroU16, NonZeroU32};
 
 fn failed(applied: &Applied) -> bool {
     applied.effects.iter().any(|effect| {
@@ -27,6 +26,36 @@ fn calls_above_the_bound_of_a_turn_are_refused_and_the_rest_is_done() {
         story.result(2, index, "built");
     }
     assert_eq!(story.prompt().unwrap().len(), 2 + CALLS_PER_TURN_MAX + 2);
+}
+
+/// One call at a time is what some models and tools want.
+#[test]
+fn the_bounds_are_a_record_and_hold_from_there_on() {
+    let mut story = Story::new();
+    story.message("a", "build all");
+    let one = NonZeroU16::new(1).unwrap();
+    story.apply(Record::Bounds(Bounds { calls_per_turn_max: one, ..Bounds::DEFAULT }));
+    assert_eq!(story.thread.prompt().unwrap().bounds.calls_per_turn_max, one);
+    let applied = story.turn(2, vec![call("build", "{}"), call("test", "{}")]);
+    assert_eq!(asked(&applied).len(), 1);
+    let refused = "refusal 3.1: Not started: at most 1 calls in one turn are done. Call again in your next turn.";
+    assert_eq!(story.history()[2..], [refused]);
+    // What was begun under wider bounds is not undone.
+    story.result(3, 0, "built");
+    story.apply(Record::Bounds(Bounds::DEFAULT));
+    story.turn(5, vec![call("build", "{}"), call("test", "{}")]);
+    story.apply(Record::Bounds(Bounds { calls_per_turn_max: one, ..Bounds::DEFAULT }));
+    assert_eq!(story.thread.standing().waits.len(), 2);
+}
+
+#[test]
+fn a_queue_is_as_long_as_its_bound() {
+    let mut story = Story::new();
+    let pending_max = NonZeroU32::new(2).unwrap();
+    story.message("a", "one");
+    story.apply(Record::Bounds(Bounds { pending_max, ..Bounds::DEFAULT }));
+    assert_eq!(story.message("b", "two").outcome, Outcome::Taken(3));
+    assert_eq!(story.message("c", "three").outcome, Outcome::Refused(Refusal::QueueFull));
 }
 
 /// Found by review: the index of a call and of an output has 16 bits, and a turn of more calls answered some twice.

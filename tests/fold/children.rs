@@ -1,12 +1,12 @@
 //! Children: made, heard, told and closed, through any crash.
 
-use crate::story::{call, say};
+use crate::story::{DEPTH_MAX, call, say};
 use crate::tree::{ROOT, Tree, close, report, spawn};
 use slackwater_core::effect::{Effect, Outcome, Refusal, Shown};
 use slackwater_core::history::Item;
 use slackwater_core::id::{CallId, ThreadId};
 use slackwater_core::record::Record;
-use slackwater_core::thread::{DEPTH_MAX, State};
+use slackwater_core::thread::State;
 
 /// A root that has made a child.
 fn family() -> (Tree, ThreadId) {

@@ -1,11 +1,11 @@
 //! Subscriptions and their events: in a child each, inline, or gathered.
 
-use crate::story::{call, say};
+use crate::story::{EVENT_CHILDREN_MAX, EVENTS_QUEUED_MAX, SUBSCRIPTIONS_MAX, call, say};
 use crate::tree::{ROOT, Tree, close, report};
 use slackwater_core::effect::{Due, Effect, Outcome, Refusal};
 use slackwater_core::id::{CallId, ThreadId};
 use slackwater_core::record::{Deliver, Record};
-use slackwater_core::thread::{EVENT_CHILDREN_MAX, EVENTS_QUEUED_MAX, SUBSCRIPTIONS_MAX, State};
+use slackwater_core::thread::State;
 
 /// A root that watches something and has said all it wanted.
 fn watching() -> (Tree, CallId) {

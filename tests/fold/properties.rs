@@ -11,8 +11,8 @@ use slackwater_core::effect::{Effect, Outcome, Shown, Wait};
 use slackwater_core::history::{History, Item};
 use slackwater_core::id::{CallId, InputId, Number, PostId, ThreadId};
 use slackwater_core::record::{
-    Arrival, Birth, Block, Cause, Committed, Content, Deliver, End, Origin, Post, PostBody, Proof, Receipt, Record,
-    Stop, SubscriptionEvent, Undelivered,
+    Arrival, Birth, Block, Bounds, Cause, Committed, Content, Deliver, End, Origin, Post, PostBody, Proof, Receipt,
+    Record, Stop, SubscriptionEvent, Undelivered,
 };
 use slackwater_core::thread::{Thread, invariant};
 use std::collections::BTreeSet;
@@ -38,6 +38,8 @@ enum Chance {
     Post(u8, usize, u64),
     /// A receipt for the n-th post that is owed, and why it was refused.
     Delivered(usize, Option<Undelivered>),
+    /// The bounds are others from here on.
+    Bounds(u8),
 }
 
 /// What an answer's prompt had seen.
@@ -89,6 +91,7 @@ fn chance() -> impl Strategy<Value = Chance> {
         3 => (0..3_usize, 0..9_u8, deliver, prop::bool::weighted(0.1)).prop_map(|(n, i, d, l)| Chance::Event(n, i, d, l)),
         2 => (0..5_u8, 0..4_usize, 0..9_u64).prop_map(|(k, f, n)| Chance::Post(k, f, n)),
         2 => (0..4_usize, refused).prop_map(|(n, r)| Chance::Delivered(n, r)),
+        1 => (1..9_u8).prop_map(Chance::Bounds),
     ]
 }
 
@@ -118,13 +121,28 @@ fn spawn(path: &[ThreadId]) -> String {
     format!(r#"{{"instructions":"look","child_of":[{}]}}"#, path.join(","))
 }
 
+/// Bounds of so much of everything.
+fn narrow(most: u8) -> Bounds {
+    let most = std::num::NonZeroU8::new(most).expect("the strategy gives none");
+    Bounds {
+        calls_per_turn_max: most.into(),
+        refused_turns_max: most.into(),
+        pending_max: most.into(),
+        depth_max: most.get().into(),
+        children_max: most.get().into(),
+        subscriptions_max: most.get().into(),
+        event_children_max: most.into(),
+        events_queued_max: most.get().into(),
+    }
+}
+
 /// The root above the thread, when that is a child.
 const ROOT: ThreadId = ThreadId::from_bytes([6; 16]);
 
 /// The thread comes into being as a child that inherits nothing.
 fn birth() -> Record {
     let spawn = Cause { name: "spawn_thread".into(), provider_id: "s".into(), arguments: spawn(&[]) };
-    let birth = Birth { ancestors: vec![ROOT], through: 1, fresh: true, spawn, event: None };
+    let birth = Birth { ancestors: vec![ROOT], through: 1, fresh: true, spawn, event: None, terms: None };
     let id = PostId { from: ROOT, number: 2, index: 0 };
     Record::Post(Post { id, body: PostBody::Birth(Box::new(birth)) })
 }
@@ -153,6 +171,7 @@ fn record(thread: &Thread, chance: Chance) -> Record {
         }
     };
     match chance {
+        Chance::Bounds(most) => Record::Bounds(narrow(most)),
         Chance::Message(id) => message(&id.to_string(), "hello"),
         Chance::Stop(id) => Record::Stop(Stop { id: InputId(id.to_string()), origin: person() }),
         Chance::Completion(s, blocks, end) => completion(seen(s), blocks.into_iter().map(block).collect(), end),
@@ -402,7 +421,10 @@ fn delivered_twice_is_delivered_once() {
 }
 
 fn is_unnamed(record: &Record) -> bool {
-    matches!(record, Record::Accepted(_) | Record::Armed { .. } | Record::Fired(_) | Record::Delivered(_))
+    matches!(
+        record,
+        Record::Accepted(_) | Record::Armed { .. } | Record::Fired(_) | Record::Delivered(_) | Record::Bounds(_)
+    )
 }
 
 /// The number under which the n-th record is delivered first.
@@ -423,7 +445,7 @@ fn renumbered(mut record: Record) -> Record {
         Record::Result(result) => result.call = recall(result.call),
         Record::Event(event) => event.subscription = recall(event.subscription),
         Record::Delivered(receipt) => receipt.post.number = first(receipt.post.number),
-        Record::Message(_) | Record::Stop(_) | Record::Post(_) => {}
+        Record::Message(_) | Record::Stop(_) | Record::Post(_) | Record::Bounds(_) => {}
     }
     record
 }

@@ -7,10 +7,19 @@ use slackwater_core::effect::Effect;
 use slackwater_core::history::{AnsweredBy, History, Item};
 use slackwater_core::id::{CallId, InputId, Number, ThreadId};
 use slackwater_core::record::{
-    Arrival, Block, Committed, Completion, Content, End, Failure, FailureClass, Message, Origin, Proof, Record, Stop,
-    ToolResult, Usage,
+    Arrival, Block, Bounds, Committed, Completion, Content, End, Failure, FailureClass, Message, Origin, Proof, Record,
+    Stop, ToolResult, Usage,
 };
 use slackwater_core::thread::{Applied, Thread, invariant};
+
+/// The bounds that every story has unless it says others.
+pub(crate) const PENDING_MAX: usize = Bounds::DEFAULT.pending_max.get() as usize;
+pub(crate) const CALLS_PER_TURN_MAX: usize = Bounds::DEFAULT.calls_per_turn_max.get() as usize;
+pub(crate) const REFUSED_TURNS_MAX: u32 = Bounds::DEFAULT.refused_turns_max.get();
+pub(crate) const DEPTH_MAX: usize = Bounds::DEFAULT.depth_max as usize;
+pub(crate) const SUBSCRIPTIONS_MAX: usize = Bounds::DEFAULT.subscriptions_max as usize;
+pub(crate) const EVENT_CHILDREN_MAX: usize = Bounds::DEFAULT.event_children_max.get() as usize;
+pub(crate) const EVENTS_QUEUED_MAX: usize = Bounds::DEFAULT.events_queued_max as usize;
 
 pub(crate) const THREAD: ThreadId = ThreadId::from_bytes([7; 16]);
 

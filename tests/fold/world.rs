@@ -3,12 +3,12 @@
 //! In: a tape of choices. Out: a life of records. Always: what the world has open is what the fold says is owed; a turn
 //! stands directly after what its prompt held; a record that comes again changes nothing; a crash loses nothing.
 
-use crate::story::{call, committed, completion, failure, message, person, replay, result, say};
+use crate::story::{CALLS_PER_TURN_MAX, call, committed, completion, failure, message, person, replay, result, say};
 use slackwater_core::effect::{Due, Effect, Outcome, Prompt, Shown};
 use slackwater_core::history::Item;
 use slackwater_core::id::{CallId, InputId, Number};
 use slackwater_core::record::{Block, Committed, End, Origin, Proof, Record, Stop};
-use slackwater_core::thread::{Applied, CALLS_PER_TURN_MAX, Thread};
+use slackwater_core::thread::{Applied, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -3,6 +3,7 @@
 use super::{Answer, World};
 use serde_json::{Value, json};
 use slackwater::capability::CapabilityKey;
+use slackwater::gateway::{Config, Limits};
 use slackwater_core::id::{CallId, ThreadId};
 use slackwater_core::record::{Content, Proof, Record};
 
@@ -13,7 +14,10 @@ fn result(thread: ThreadId, call: CallId, text: &str) -> Value {
 }
 
 async fn world_with_call() -> (World, ThreadId, CallId) {
-    let world = World::new();
+    with_call(World::new()).await
+}
+
+async fn with_call(world: World) -> (World, ThreadId, CallId) {
     let thread = world.say("demo", "build it").await;
     let call = world.shard.call(thread, "build", "{}");
     (world, thread, call)
@@ -131,6 +135,27 @@ async fn a_server_built_on_the_reference_types_answers_unchanged() {
     let Record::Result(taken) = &records[2].arrival.record else { panic!("{records:?}") };
     assert_eq!((taken.call, &taken.content[..]), (call, &[Content::Text("green".into())][..]));
     assert!(taken.subscription && taken.display.as_ref().is_some_and(|display| display.contains("done")));
+}
+
+/// What comes too fast is told to come back, and is taken then; other subscriptions and results do not suffer.
+#[tokio::test]
+async fn a_subscription_has_a_pace() {
+    let limits = Limits { events_per_minute_max: 2, ..Limits::default() };
+    let (world, thread, call) = with_call(World::with(Config { limits, ..Config::default() })).await;
+    let token = world.key.token(thread, call, LATER_MS);
+    let mut subscribed = result(thread, call, "watching");
+    subscribed["subscription"] = json!(true);
+    assert_eq!(world.call_back(&token, &subscribed).await.status, 200);
+    let event = |id: &str| json!({"type": "subscription_event", "group_id": thread.to_string(), "tool_call_id": call.effect_id(thread), "text": "it changed", "event_id": id, "deliver": "inline"});
+    for id in ["a", "b"] {
+        assert_eq!(world.call_back(&token, &event(id)).await.status, 200);
+    }
+    let records = world.shard.records().len();
+    let refused = world.call_back(&token, &event("c")).await;
+    refused.is_problem(429, "too-fast", "At most 2 events");
+    let wait_s: u32 = refused.retry_after.unwrap().parse().unwrap();
+    assert!((29..=30).contains(&wait_s), "{wait_s}");
+    assert_eq!(world.shard.records().len(), records, "it was not taken");
 }
 
 #[tokio::test]

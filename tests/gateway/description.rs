@@ -78,7 +78,7 @@ async fn eventful(world: &World, name: &str) -> (ThreadId, CallId, ThreadId) {
     shard.happen(thread, Record::Delivered(Receipt { post: sent, refused: Some(Undelivered::Closed) }));
     // The child itself: born and closed.
     let cause = Cause { name: "spawn_thread".into(), provider_id: "p".into(), arguments: "{}".into() };
-    let birth = Birth { ancestors: vec![thread], through: 1, fresh: true, spawn: cause, event: None };
+    let birth = Birth { ancestors: vec![thread], through: 1, fresh: true, spawn: cause, event: None, terms: None };
     shard.happen(child, post(thread, spawn.number, PostBody::Birth(Box::new(birth))));
     shard.happen(child, post(thread, spawn.number + 1, PostBody::Close));
     let open = shard.call(thread, "build", "");

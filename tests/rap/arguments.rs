@@ -7,11 +7,12 @@ use slackwater::model::{Reply, Request, Scripted};
 use slackwater::tool::{Config, ServerConfig};
 use slackwater::{LocalTool, Slackwater};
 use slackwater_core::history::{AnsweredBy, Item};
-use slackwater_core::record::{Origin, Record};
-use slackwater_core::thread::REFUSED_TURNS_MAX;
+use slackwater_core::record::{Bounds, Origin, Record};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+const REFUSED_TURNS_MAX: u32 = Bounds::DEFAULT.refused_turns_max.get();
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Count {

@@ -16,7 +16,7 @@ use slackwater::model::{self, Scripted};
 use slackwater::{timer, tool};
 use slackwater_core::effect::Outcome;
 use slackwater_core::id::{InputId, ThreadId};
-use slackwater_core::record::{Content, Message, Origin, Proof, Record};
+use slackwater_core::record::{Bounds, Content, Message, Origin, Proof, Record};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
@@ -210,7 +210,7 @@ async fn a_failed_sync_stops_the_shard() {
         let shard = embedded::start(Adapters {
             gateway: ends,
             journal: (from_journal, to_journal),
-            model: model::start(model, "".into(), catalog, model::Limits::default()),
+            model: model::start(model, "".into(), catalog, model::Limits::default(), Bounds::DEFAULT),
             tool: (from_tool, to_tool),
             timer: timer::start(),
         })

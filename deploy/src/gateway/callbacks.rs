@@ -38,7 +38,10 @@ pub(super) async fn post(
         Callback::SubscriptionEvent(event) if event.event_id.as_deref().is_some_and(|id| !is_id(id)) => {
             return Err(Problem::field("event_id", format!("An event_id has 1 to {ID_LENGTH_MAX} characters.")));
         }
-        Callback::SubscriptionEvent(event) => Record::Event(event.into_record(call, origin, Shards::fresh_id())),
+        Callback::SubscriptionEvent(event) => {
+            app.pace.pass(thread, call, now_ms()).map_err(|after_s| too_fast(&app, after_s))?;
+            Record::Event(event.into_record(call, origin, Shards::fresh_id()))
+        }
         Callback::Oauth(_) => return Err(not_supported("oauth")),
         Callback::UserChoice(_) => return Err(not_supported("user_choice")),
         Callback::ViewUpdate(_) => return Err(not_supported("view_update")),
@@ -89,6 +92,18 @@ fn bad_callback(bad: BadCallback) -> Problem {
         Some(field) => problem.in_field(field),
         None => problem,
     }
+}
+
+fn too_fast(app: &AppState, after_s: u32) -> Problem {
+    let most = app.config.limits.events_per_minute_max;
+    Problem::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        "too-fast",
+        "The events of this subscription come too fast",
+        format!("At most {most} events of one subscription are taken in a minute; this one was not taken."),
+        "Send it again later, or gather several events into one. The gateway's limit is gateway.limits.events_per_minute_max.",
+    )
+    .retry_after(after_s)
 }
 
 fn not_supported(kind: &str) -> Problem {

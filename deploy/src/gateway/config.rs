@@ -43,6 +43,8 @@ pub struct Limits {
     pub unanswered_max: usize,
     /// How many of them may be one thread's.
     pub unanswered_per_thread_max: usize,
+    /// How many events of one subscription are taken in a minute; 0 for as many as come.
+    pub events_per_minute_max: u32,
     /// How many questions may wait for their answer.
     pub queries_max: usize,
     /// How many streams of outputs may be open.
@@ -85,6 +87,7 @@ impl Default for Limits {
             bodies_bytes_max: 256 << 20,
             unanswered_max: 4096,
             unanswered_per_thread_max: 64,
+            events_per_minute_max: 600,
             queries_max: 1024,
             subscribers_max: 1024,
             subscriber_buffer_events_max: 256,

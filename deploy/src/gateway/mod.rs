@@ -23,6 +23,7 @@ mod messages;
 pub mod name;
 pub mod openapi;
 pub mod outputs;
+mod pace;
 mod problem;
 mod routes;
 mod server;

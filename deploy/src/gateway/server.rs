@@ -7,6 +7,7 @@ use super::body::{BYTES_PER_PERMIT, Fields};
 use super::config::{Config, Limits};
 use super::guard::{self, Guard};
 use super::name::{self, Address};
+use super::pace::Pace;
 use super::problem::Problem;
 use super::routes::{Access, ROUTES};
 use super::shards::Shards;
@@ -39,6 +40,8 @@ pub(super) struct App {
     pub(super) guard: Guard,
     /// The bytes of all bodies that are being worked on.
     pub(super) bodies: Arc<Semaphore>,
+    /// How fast events come.
+    pub(super) pace: Pace,
     /// Since when it runs.
     pub(super) started: std::time::Instant,
 }
@@ -48,7 +51,8 @@ pub(super) type AppState = Arc<App>;
 impl App {
     pub(super) fn new(shards: Shards, key: CapabilityKey, config: Config, guard: Guard) -> Self {
         let bodies = Arc::new(Semaphore::new(config.limits.bodies_bytes_max.div_ceil(BYTES_PER_PERMIT)));
-        Self { shards, key, config, guard, bodies, started: std::time::Instant::now() }
+        let pace = Pace::new(config.limits.events_per_minute_max);
+        Self { shards, key, config, guard, bodies, pace, started: std::time::Instant::now() }
     }
 }
 

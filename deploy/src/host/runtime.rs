@@ -16,6 +16,7 @@ use crate::port::{FromAdapter, ToAdapter};
 use crate::tool::{self, LocalTool, Tools};
 use crate::{timer, tool::Trouble};
 use slackwater_core::port::{FromGateway, ToGateway};
+use slackwater_core::record::Bounds;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -65,6 +66,7 @@ pub enum RuntimeError {
 pub struct Builder {
     directory: Option<PathBuf>,
     system: Arc<str>,
+    bounds: Bounds,
     model: Arc<dyn Model>,
     limits: model::Limits,
     local_tools: Vec<LocalTool>,
@@ -80,6 +82,7 @@ impl Default for Builder {
         Self {
             directory: None,
             system: "".into(),
+            bounds: Bounds::DEFAULT,
             model: Arc::new(Scripted::default_script()),
             limits: model::Limits::default(),
             local_tools: Vec::new(),
@@ -100,6 +103,12 @@ impl Builder {
     /// What every agent is told first.
     pub fn system(mut self, text: impl Into<Arc<str>>) -> Self {
         self.system = text.into();
+        self
+    }
+
+    /// The bounds of each thread.
+    pub fn bounds(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
         self
     }
 
@@ -192,7 +201,7 @@ impl Builder {
         let adapters = Adapters {
             gateway: ends,
             journal: (from_journal, to_journal),
-            model: model::start(self.model.clone(), self.system.clone(), catalog, self.limits.clone()),
+            model: model::start(self.model.clone(), self.system.clone(), catalog, self.limits.clone(), self.bounds),
             tool: (from_tool, to_tool),
             timer: timer::start(),
         };

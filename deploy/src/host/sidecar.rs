@@ -73,6 +73,7 @@ pub fn model() -> (FromAdapter<FromModel>, ToAdapter<ToModel>) {
         settings.agent.system.as_str().into(),
         process.catalog.clone(),
         settings.model.limits.clone(),
+        settings.agent.limits,
     );
     let (_, gate, mut inside) = ends::<(), ToModel>();
     let mut ready = process.tools_ready.subscribe();

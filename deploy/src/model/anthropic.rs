@@ -85,7 +85,7 @@ impl Anthropic {
             |tool, schema| json!({"name": tool.name, "description": tool.description, "input_schema": schema}),
         );
         let body = Body {
-            model: &self.model,
+            model: request.model(&self.model),
             max_tokens: self.max_tokens,
             system,
             messages,
@@ -111,7 +111,7 @@ impl Model for Anthropic {
     fn complete<'a>(&'a self, request: &'a Request, sink: &'a mut Sink) -> BoxFuture<'a, Result<Answer, ModelError>> {
         Box::pin(async move {
             let events = self.endpoint.open(self.body(request)).await?;
-            read(events, sink, &self.model).await
+            read(events, sink, request.model(&self.model)).await
         })
     }
 }

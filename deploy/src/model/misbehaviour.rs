@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 use slackwater_core::port::{FromModel, Part, ToModel};
-use slackwater_core::record::Record;
+use slackwater_core::record::{Bounds, Record};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Mutex;
@@ -128,7 +128,7 @@ async fn play(acts: impl Fn(bool) -> Vec<Act>) -> Vec<(Record, Vec<Part>, Provid
         let provider = provider(acts(anthropic)).await;
         let [openai_model, anthropic_model] = models(&provider.url);
         let model = if anthropic { anthropic_model } else { openai_model }.1;
-        let (mut from, to) = start(model, "".into(), Catalog::default(), limits());
+        let (mut from, to) = start(model, "".into(), Catalog::default(), limits(), Bounds::DEFAULT);
         to.put(ToModel::Prompt(prompt([user(1, "hello")])));
         let (record, parts) = answer(&mut from).await;
         // The runtime goes on: the next prompt's answer is the next thing that comes.
@@ -246,7 +246,7 @@ async fn nobody_there_may_pass() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     for (_, model) in models(&url) {
-        let (mut from, to) = start(model, "".into(), Catalog::default(), limits());
+        let (mut from, to) = start(model, "".into(), Catalog::default(), limits(), Bounds::DEFAULT);
         to.put(ToModel::Prompt(prompt([user(1, "hello")])));
         let failure = failure(answer(&mut from).await.0);
         assert_eq!((failure.class, failure.attempts), (FailureClass::Transient, 2));
@@ -260,7 +260,7 @@ async fn a_cut_ends_the_request() {
         let provider = provider(vec![Act::Stream(half(anthropic), true)]).await;
         let [openai_model, anthropic_model] = models(&provider.url);
         let model = if anthropic { anthropic_model } else { openai_model }.1;
-        let (mut from, to) = start(model, "".into(), Catalog::default(), limits());
+        let (mut from, to) = start(model, "".into(), Catalog::default(), limits(), Bounds::DEFAULT);
         let asked = prompt([user(1, "hello")]);
         to.put(ToModel::Prompt(asked.clone()));
         let text = Part::Text("Hello.".into());

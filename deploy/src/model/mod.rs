@@ -109,6 +109,13 @@ pub struct Request {
     pub attempt: u32,
 }
 
+impl Request {
+    /// The model that is asked: the thread's own, or else this one, which is every thread's.
+    pub fn model<'a>(&'a self, of_all: &'a str) -> &'a str {
+        self.prompt.terms.model.as_deref().unwrap_or(of_all)
+    }
+}
+
 /// A whole completion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {

@@ -62,7 +62,7 @@ impl OpenAi {
             json!({"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": schema}})
         });
         let body = Body {
-            model: &self.model,
+            model: request.model(&self.model),
             messages,
             tools: (!request.tools.is_empty()).then_some(&*tools),
             stream: true,
@@ -87,7 +87,7 @@ impl Model for OpenAi {
     fn complete<'a>(&'a self, request: &'a Request, sink: &'a mut Sink) -> BoxFuture<'a, Result<Answer, ModelError>> {
         Box::pin(async move {
             let events = self.endpoint.open(self.body(request)).await?;
-            read(events, sink, &self.model).await
+            read(events, sink, request.model(&self.model)).await
         })
     }
 }

@@ -16,7 +16,7 @@ use slackwater_core::effect::Prompt;
 use slackwater_core::history::EVENT_TOOL;
 use slackwater_core::id::{Number, ThreadId};
 use slackwater_core::port::{Chunk, FromModel, Part, ToModel};
-use slackwater_core::record::{Arrival, Block, Completion, End, Failure, FailureClass, Record, Usage};
+use slackwater_core::record::{Arrival, Block, Bounds, Completion, End, Failure, FailureClass, Record, Usage};
 use slackwater_core::tools::BUILT_IN;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -31,12 +31,13 @@ pub fn start(
     system: Arc<str>,
     catalog: Catalog,
     limits: Limits,
+    bounds: Bounds,
 ) -> (FromAdapter<FromModel>, ToAdapter<ToModel>) {
     let (from, to, Inside { send, receive }) = port::ends();
-    let ask = Ask { model, system, limits, send };
+    let ask = Ask { model, system, limits, bounds, send };
     let queue = Queue {
         ask: Arc::new(ask),
-        tools: Tools { catalog, made: None },
+        tools: Tools { catalog, made: None, given: HashMap::new() },
         waiting: BTreeMap::new(),
         arrived: 0,
         places: HashMap::new(),
@@ -125,7 +126,8 @@ impl Queue {
             let key = (prompt.thread, prompt.seen);
             let (stop, stopped) = oneshot::channel();
             self.places.insert(key, Place::Running(stop));
-            let request = Request { system: self.ask.system.clone(), tools: self.tools.snapshot(), prompt, attempt: 1 };
+            let tools = self.tools.of(prompt.terms.tools.as_deref());
+            let request = Request { system: self.ask.system.clone(), tools, prompt, attempt: 1 };
             self.running.push(Box::pin(self.ask.clone().answered(request, stopped)));
         }
     }
@@ -135,7 +137,12 @@ impl Queue {
 struct Tools {
     catalog: Catalog,
     made: Option<Made>,
+    /// The same for threads that were given only some of them, by their names.
+    given: HashMap<Vec<String>, Arc<[ToolSpec]>>,
 }
+
+/// Of so many selections of tools the snapshots are kept; they are made anew when there are more.
+const SELECTIONS_KEPT_MAX: usize = 64;
 
 /// A snapshot of the catalog, and what was made of it.
 struct Made {
@@ -144,6 +151,23 @@ struct Made {
 }
 
 impl Tools {
+    /// What a thread is told of that was given these tools, or all.
+    fn of(&mut self, given: Option<&[String]>) -> Arc<[ToolSpec]> {
+        let all = self.snapshot();
+        let Some(names) = given else { return all };
+        if let Some(some) = self.given.get(names) {
+            return some.clone();
+        }
+        let built_in = |name: &str| BUILT_IN.iter().any(|tool| tool.name == name);
+        let some: Arc<[ToolSpec]> =
+            all.iter().filter(|tool| built_in(&tool.name) || names.contains(&tool.name)).cloned().collect();
+        if self.given.len() >= SELECTIONS_KEPT_MAX {
+            self.given.clear();
+        }
+        self.given.insert(names.to_vec(), some.clone());
+        some
+    }
+
     /// The same allocation as long as the catalog gives the same one, so that providers can keep what they make of it.
     fn snapshot(&mut self) -> Arc<[ToolSpec]> {
         let offered = self.catalog.tools();
@@ -161,6 +185,7 @@ impl Tools {
         });
         let all: Arc<[ToolSpec]> =
             offered.iter().filter(|tool| !reserved(&tool.name)).cloned().chain(built_in).collect();
+        self.given.clear();
         self.made = Some(Made { of: offered, all: all.clone() });
         all
     }
@@ -171,6 +196,8 @@ struct Ask {
     model: Arc<dyn Model>,
     system: Arc<str>,
     limits: Limits,
+    /// The bounds that every thread is to have.
+    bounds: Bounds,
     send: mpsc::UnboundedSender<FromModel>,
 }
 
@@ -188,12 +215,17 @@ impl Ask {
         let key = (request.prompt.thread, request.prompt.seen);
         self.chunk(key, Part::Started);
         let so_far = Arc::new(Mutex::new(SoFar::default()));
+        let bounds = request.prompt.bounds;
         let record = tokio::select! {
             biased;
             // The other end is kept by the queue until the answer is given, so this is a cut and nothing else.
             Ok(()) = stopped => cut(self.model.name(), key.1, taken(&so_far)),
             record = self.attempts(request, &so_far) => record,
         };
+        if bounds != self.bounds {
+            // Before the answer, so that its calls are already bound by them.
+            self.answer(key.0, Record::Bounds(self.bounds));
+        }
         self.answer(key.0, record);
         key
     }

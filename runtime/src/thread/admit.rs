@@ -3,7 +3,7 @@
 //! In: `Message`, `Stop`. Out: a pending input, or a thread at rest. Always: the same id changes nothing the second time;
 //! a message releases every open call and interrupts the completion under way.
 
-use super::{PENDING_MAX, Step, Thread};
+use super::{Step, Thread};
 use crate::effect::{Outcome, Refusal, Shown};
 use crate::history::{AnsweredBy, Item};
 use crate::record::{Message, Stop};
@@ -17,7 +17,7 @@ impl Thread {
         if self.closed.is_some() {
             return Outcome::Refused(Refusal::Closed);
         }
-        if self.pending.len() >= PENDING_MAX {
+        if self.is_full() {
             // The sender is told to come back later, so there must be a later: a thread at rest tries again with what it has.
             if self.open.is_empty() && !self.wants_completion() {
                 self.triggered = step.number;

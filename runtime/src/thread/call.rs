@@ -3,7 +3,7 @@
 //! In: `Accepted`, `Result`. Out: the call's one answer in the history, or an event if it comes after a substitute.
 //! Always: a result answers a call that the thread made; the second result of a call changes nothing.
 
-use super::{Answer, Phase, SUBSCRIPTIONS_MAX, Step, Thread};
+use super::{Answer, Phase, Step, Thread};
 use crate::effect::{Outcome, Refusal, Shown};
 use crate::history::AnsweredBy;
 use crate::id::CallId;
@@ -37,19 +37,18 @@ impl Thread {
             self.answered.insert(id, step.number);
             let (cause, mut content) = (call.cause(), result.content);
             if result.subscription && by == AnsweredBy::Tool {
-                if self.has_subscriptions_enough() {
-                    content.push(Content::Text(format!(
-                        "The runtime has cancelled this subscription: {SUBSCRIPTIONS_MAX} at a time is the most. End others with cancel_subscription."
-                    )));
-                    step.effects.push(self.cancel(id, &cause));
-                } else {
-                    self.subscribe(id, cause);
-                }
+                content.extend(self.begin_subscription(step, id, cause));
             }
             self.answer(step, id, Answer { by, content, display: result.display });
         } else if let Some(call) = self.substituted.remove(&id) {
             self.answered.insert(id, step.number);
-            let item = step.event(&call.cause(), result.content);
+            let (cause, mut content) = (call.cause(), result.content);
+            // The tool was told to cancel and goes on all the same: then its events are welcome, and the model knows.
+            if result.subscription && !result.is_error {
+                content.push(Content::Text("The call goes on producing events.".to_owned()));
+                content.extend(self.begin_subscription(step, id, cause.clone()));
+            }
+            let item = step.event(&cause, content);
             step.tell(Shown::Event(item.clone()));
             self.enqueue(step.number, item);
             // A stopped thread is not set going again by what it had started before; it reads this with its next input.

@@ -4,11 +4,11 @@
 //! that knows where it is. Always: a child's name follows from its parent's and the call's; what it inherits is named and
 //! not copied; who is not where the caller believes to be makes no child.
 
-use super::{Answer, CHILDREN_LISTED_MAX, CHILDREN_LIVING_MAX, DEPTH_MAX, EVENT_INSTRUCTIONS, Step, Thread};
+use super::{Answer, CHILDREN_LISTED_MAX, EVENT_INSTRUCTIONS, Step, Thread};
 use crate::effect::{Outcome, Refusal, Shown};
 use crate::history::{Answered, AnsweredBy, Event, Item};
 use crate::id::{CallId, Number, ThreadId};
-use crate::record::{Birth, Block, Cause, Content, PostBody};
+use crate::record::{Birth, Block, Bounds, Cause, Content, PostBody, Terms};
 use crate::tools;
 use std::sync::Arc;
 
@@ -37,12 +37,13 @@ pub(super) struct Child {
 impl Thread {
     /// The thread comes into being as another one's child.
     pub(super) fn born(&mut self, step: &mut Step, birth: Birth) -> Outcome {
-        let Birth { ancestors, spawn, fresh, event, through: _ } = birth;
+        let Birth { ancestors, spawn, fresh, event, terms, through: _ } = birth;
         let Some(&parent) = ancestors.last() else { return Outcome::Refused(Refusal::Unrelated) };
         if step.number > 1 {
             return Outcome::Refused(Refusal::Unrelated);
         }
         step.tell(Shown::Born { ancestors: ancestors.clone() });
+        self.terms = terms.unwrap_or_default();
         self.family = Some(Family { ancestors, spawn: spawn.clone() });
         let place = self.place(parent);
         if fresh {
@@ -98,7 +99,7 @@ impl Thread {
         id: CallId,
         seen: Number,
         spawn: Cause,
-        (child_of, fresh): (&[String], bool),
+        (child_of, fresh, asked): (&[String], bool, Terms),
     ) -> Answer {
         let path = self.path();
         if !child_of.iter().map(|id| id.parse()).eq(path.iter().map(|id| Ok(*id))) {
@@ -115,9 +116,14 @@ impl Thread {
         if let Some(why) = self.no_room_for_a_child() {
             return Answer::refusal(why);
         }
+        let terms = match self.terms_of_a_child(asked) {
+            Ok(terms) => terms,
+            Err(why) => return Answer::refusal(why),
+        };
+        self.spent_tokens += terms.budget_tokens.filter(|_| self.terms.budget_tokens.is_some()).unwrap_or(0);
         let (text, cause) = (tools::instructions(&spawn.arguments), spawn.clone());
-        let child =
-            self.make(step, id, Birth { ancestors: vec![], through: seen, fresh, spawn, event: None }, cause, None);
+        let birth = Birth { ancestors: vec![], through: seen, fresh, spawn, event: None, terms: Some(terms) };
+        let child = self.make(step, id, birth, cause, None);
         Answer::text(
             AnsweredBy::BuiltIn,
             format!("The child {child} works beside you on: {}. Its reports come to you as events.", head(&text)),
@@ -132,29 +138,30 @@ impl Thread {
         cause: &Cause,
         content: &[Content],
     ) -> bool {
-        if self.no_room_for_a_child().is_some() {
+        // A budget is the model's to divide; an event costs the thread that has one.
+        if self.no_room_for_a_child().is_some() || self.terms.budget_tokens.is_some() {
             return false;
         }
         let (name, arguments) = tools::spawn_for_event(EVENT_INSTRUCTIONS);
         let spawn = Cause { name: name.to_owned(), provider_id: format!("event_{}", step.number), arguments };
         // While calls are open, the child starts before the turn that made them; otherwise just before this record.
         let through = if self.open.is_empty() { step.number - 1 } else { self.safe };
-        let birth =
-            Birth { ancestors: vec![], through, fresh: false, spawn, event: Some((cause.clone(), content.to_vec())) };
+        let event = Some((cause.clone(), content.to_vec()));
+        let birth = Birth { ancestors: vec![], through, fresh: false, spawn, event, terms: Some(self.terms.clone()) };
         let id = CallId { number: step.number, index: 0 };
         self.make(step, id, birth, cause.clone(), Some(subscription));
         true
     }
 
     fn no_room_for_a_child(&self) -> Option<String> {
-        if self.path().len() >= DEPTH_MAX {
+        let Bounds { depth_max, children_max, .. } = self.bounds;
+        if self.path().len() >= usize::from(depth_max) {
             return Some(format!(
-                "Threads are at most {DEPTH_MAX} levels deep, and you are at the last: do the work yourself."
+                "Threads are at most {depth_max} levels deep, and you are at the last: do the work yourself."
             ));
         }
-        (self.living >= CHILDREN_LIVING_MAX).then(|| {
-            format!("A thread has at most {CHILDREN_LIVING_MAX} children that are not closed: wait until some are.")
-        })
+        (self.living >= children_max as usize)
+            .then(|| format!("A thread has at most {children_max} children that are not closed: wait until some are."))
     }
 
     fn make(
@@ -168,6 +175,7 @@ impl Thread {
         let child = self.id.child(id);
         birth.ancestors = self.family.iter().flat_map(|family| family.ancestors.iter().copied()).collect();
         birth.ancestors.push(self.id);
+        birth.terms = birth.terms.filter(|terms| *terms != Terms::default());
         self.post(step, child, PostBody::Birth(Box::new(birth)));
         self.children.insert(child, Child { cause, since_ms: step.at_ms, closed: false, subscription });
         self.living += 1;

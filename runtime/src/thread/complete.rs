@@ -3,7 +3,7 @@
 //! In: `Completion`, `Failure`. Out: a turn in the history, and its calls on their way. Always: what the prompt had seen
 //! stands before the turn and what came later after it; a stale answer changes nothing; a failure loses nothing.
 
-use super::{Answer, CALLS_KEPT_MAX, CALLS_PER_TURN_MAX, Call, Phase, Step, Thread};
+use super::{Answer, CALLS_KEPT_MAX, Call, Phase, Step, Thread};
 use crate::effect::{Outcome, Shown};
 use crate::history::{AnsweredBy, EVENT_TOOL, Item};
 use crate::id::{CallId, Number};
@@ -25,7 +25,8 @@ impl Thread {
             self.history.push(item.clone());
         }
         step.tell(Shown::Turn { item: item.clone(), end, usage });
-        self.open_calls(step, seen, blocks);
+        let spent = self.spend(usage) && self.closed.is_none();
+        self.open_calls(step, seen, blocks, spent);
         Outcome::Taken(step.number)
     }
 
@@ -52,7 +53,7 @@ impl Thread {
         self.take_up(seen);
     }
 
-    fn open_calls(&mut self, step: &mut Step, seen: Number, blocks: &[Block]) {
+    fn open_calls(&mut self, step: &mut Step, seen: Number, blocks: &[Block], spent: bool) {
         let calls = blocks.iter().filter_map(|block| match block {
             Block::Call { provider_id, name, arguments } => Some((provider_id, name, arguments)),
             _ => None,
@@ -60,6 +61,7 @@ impl Thread {
         // All calls are opened before any is answered: the answer to the last open one lets the model go on.
         let mut answers = Vec::new();
         let mut closing = None;
+        let calls_max = self.bounds.calls_per_turn_max;
         self.safe = seen;
         for (index, (provider_id, name, arguments)) in calls.enumerate() {
             let id = CallId { number: step.number, index: u16::try_from(index).unwrap_or(u16::MAX) };
@@ -79,11 +81,15 @@ impl Thread {
                     AnsweredBy::Interrupted,
                     "Not started: interrupted by a new message. Call again if it is still wanted.",
                 ))
-            } else if index >= CALLS_PER_TURN_MAX {
+            } else if let Some(too_late) = spent.then(|| self.is_too_late_for(name)).flatten() {
+                Some(too_late)
+            } else if let Some(not_given) = self.was_not_given(name) {
+                Some(not_given)
+            } else if index >= usize::from(calls_max.get()) {
                 Some(Answer::text(
                     AnsweredBy::Refusal,
                     format!(
-                        "Not started: at most {CALLS_PER_TURN_MAX} calls in one turn are done. Call again in your next turn."
+                        "Not started: at most {calls_max} calls in one turn are done. Call again in your next turn."
                     ),
                 ))
             } else if name == EVENT_TOOL {
@@ -106,8 +112,8 @@ impl Thread {
                     }
                     Some(Plan::Answer(text)) => Some(Answer::text(AnsweredBy::BuiltIn, text)),
                     Some(Plan::Refuse(text)) => Some(Answer::text(AnsweredBy::Refusal, text)),
-                    Some(Plan::Spawn { child_of, fresh }) => {
-                        Some(self.spawn(step, id, seen, call.cause(), (&child_of, fresh)))
+                    Some(Plan::Spawn { child_of, fresh, terms }) => {
+                        Some(self.spawn(step, id, seen, call.cause(), (&child_of, fresh, terms)))
                     }
                     Some(Plan::Report(text)) => Some(self.report(step, text)),
                     Some(Plan::SendToChild { child, message }) => Some(self.send_to_child(step, &child, message)),
@@ -134,6 +140,8 @@ impl Thread {
                 true => (open, Answer::text(AnsweredBy::BuiltIn, text.clone())),
                 false => (open, Answer::text(AnsweredBy::Cancelled, "Not started: this thread was closed.")),
             }));
+        } else if spent {
+            self.close_for_its_budget(step, blocks);
         }
         if self.open.is_empty() {
             self.refused_turns = 0;

@@ -4,7 +4,7 @@
 //! or an event in the history. Always: the same id of the same subscription is one event; at most so many children handle a
 //! subscription's events at a time, and the rest wait in order.
 
-use super::{Answer, EVENT_CHILDREN_MAX, EVENTS_QUEUED_MAX, PENDING_MAX, SUBSCRIPTIONS_MAX, Step, Thread};
+use super::{Answer, Step, Thread};
 use crate::effect::{Due, Effect, Outcome, Refusal, Shown};
 use crate::history::AnsweredBy;
 use crate::id::CallId;
@@ -29,12 +29,26 @@ pub(super) struct Subscription {
 
 impl Thread {
     /// Whether another subscription is too much.
-    pub(super) fn has_subscriptions_enough(&self) -> bool {
-        self.subscriptions.values().filter(|subscription| !subscription.ended).count() >= SUBSCRIPTIONS_MAX
+    fn has_subscriptions_enough(&self) -> bool {
+        self.subscriptions.values().filter(|subscription| !subscription.ended).count()
+            >= self.bounds.subscriptions_max as usize
     }
 
-    /// A call goes on producing events.
-    pub(super) fn subscribe(&mut self, id: CallId, cause: Cause) {
+    /// A call goes on producing events, if the thread may have one such call more; otherwise it is cancelled, which the model
+    /// is told with these words.
+    pub(super) fn begin_subscription(&mut self, step: &mut Step, id: CallId, cause: Cause) -> Option<Content> {
+        if !self.has_subscriptions_enough() {
+            self.subscribe(id, cause);
+            return None;
+        }
+        step.effects.push(self.cancel(id, &cause));
+        let most = self.bounds.subscriptions_max;
+        Some(Content::Text(format!(
+            "The runtime has cancelled this subscription: {most} at a time is the most. End others with cancel_subscription."
+        )))
+    }
+
+    fn subscribe(&mut self, id: CallId, cause: Cause) {
         self.subscriptions.insert(
             id,
             Subscription {
@@ -57,7 +71,7 @@ impl Thread {
         if self.closed.is_some() {
             return Outcome::Refused(Refusal::Closed);
         }
-        let unread = self.pending.len();
+        let (is_full, queued_max) = (self.is_full(), self.bounds.events_queued_max as usize);
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return Outcome::Refused(Refusal::NoSuchSubscription);
         };
@@ -66,9 +80,9 @@ impl Thread {
         }
         let deliver = deliver.unwrap_or(if associative { Deliver::Inline } else { Deliver::Child });
         let is_full = match deliver {
-            Deliver::Child => subscription.queue.len() >= EVENTS_QUEUED_MAX,
-            Deliver::Inline => unread >= PENDING_MAX,
-            Deliver::Digest { .. } => subscription.gathered.len() >= EVENTS_QUEUED_MAX || unread >= PENDING_MAX,
+            Deliver::Child => subscription.queue.len() >= queued_max,
+            Deliver::Inline => is_full,
+            Deliver::Digest { .. } => subscription.gathered.len() >= queued_max || is_full,
         };
         if is_full {
             return Outcome::Refused(Refusal::QueueFull);
@@ -112,7 +126,7 @@ impl Thread {
     /// at most one event go on: an event adds one, and a child that closes makes room for one.
     fn handle_next(&mut self, step: &mut Step, id: CallId) {
         let Some(subscription) = self.subscriptions.get_mut(&id) else { return };
-        if subscription.handling >= EVENT_CHILDREN_MAX {
+        if subscription.handling >= self.bounds.event_children_max.get() as usize {
             return;
         }
         let Some(content) = subscription.queue.pop_front() else { return };

@@ -3,10 +3,7 @@
 //! In: a thread. Out: the first invariant that it breaks, by name. Always: costs a walk over the history, so tests and
 //! `doctor` call it and the hot path does not.
 
-use super::{
-    CALLS_PER_TURN_MAX, CHILDREN_LIVING_MAX, EVENT_CHILDREN_MAX, EVENTS_QUEUED_MAX, PENDING_MAX, REFUSED_TURNS_MAX,
-    Thread,
-};
+use super::Thread;
 use crate::history::{History, Item};
 use crate::id::{CallId, Number};
 use crate::record::Block;
@@ -172,7 +169,11 @@ impl Thread {
     /// What waits is bounded, whatever arrives. An event answers a call that was made, so it is let in beside a full queue.
     fn every_queue_is_bounded(&self) -> Result<(), String> {
         let messages = self.pending.iter().filter(|(_, item)| matches!(**item, Item::User { .. })).count();
-        if messages > PENDING_MAX || self.open.len() > CALLS_PER_TURN_MAX || self.refused_turns >= REFUSED_TURNS_MAX {
+        let widest = &self.widest;
+        if messages > widest.pending_max.get() as usize
+            || self.open.len() > usize::from(widest.calls_per_turn_max.get())
+            || self.refused_turns >= widest.refused_turns_max.get()
+        {
             return Err(format!(
                 "{messages} messages wait, {} calls are open, {} turns in a row were refused",
                 self.open.len(),
@@ -184,8 +185,8 @@ impl Thread {
                 self.children.values().filter(|child| !child.closed && child.subscription == Some(*id)).count();
             let (queued, gathered) = (subscription.queue.len(), subscription.gathered.len());
             if handling != subscription.handling
-                || handling > EVENT_CHILDREN_MAX
-                || queued.max(gathered) > EVENTS_QUEUED_MAX
+                || handling > widest.event_children_max.get() as usize
+                || queued.max(gathered) > widest.events_queued_max as usize
             {
                 return Err(format!("{handling} children handle events of {id}, {queued} and {gathered} wait"));
             }
@@ -197,7 +198,7 @@ impl Thread {
             }
         }
         let living = self.children.values().filter(|child| !child.closed).count();
-        if living != self.living || living > CHILDREN_LIVING_MAX {
+        if living != self.living || living > widest.children_max as usize {
             return Err(format!("{living} children live, counted are {}", self.living));
         }
         Ok(())
@@ -324,7 +325,7 @@ mod tests {
             t.open.insert(CALL, call(Phase::Dozing));
             t.pending.push_back((3, user(3)));
         });
-        caught("every_queue_is_bounded", |t| t.refused_turns = REFUSED_TURNS_MAX);
+        caught("every_queue_is_bounded", |t| t.refused_turns = t.bounds.refused_turns_max.get());
         caught("every_queue_is_bounded", |t| t.living = 1);
         caught("a_closed_thread_is_at_rest", |t| t.closed = Some(9));
         let post = |from, number| PostId { from: ThreadId::from_bytes([from; 16]), number, index: 0 };

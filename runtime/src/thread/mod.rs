@@ -16,6 +16,7 @@
 //! | what timers say | `Armed`, `Fired` | `sleep` |
 //! | what other threads of the tree send | `Post`, `Delivered` | `post`, with `child` and `close` |
 //! | what subscriptions produce | `Event` | `event` |
+//! | how much of everything it may have | `Bounds` | here |
 
 mod admit;
 mod call;
@@ -27,6 +28,7 @@ pub mod invariant;
 mod post;
 mod sleep;
 mod standing;
+mod terms;
 
 pub use standing::{Standing, State};
 
@@ -34,45 +36,18 @@ use crate::effect::{Due, Effect, Outcome, Output, Prompt, Shown};
 use crate::history::{AnsweredBy, Event, History, Item};
 use crate::id::{CallId, InputId, Number, OutputId, PostId, ThreadId};
 use crate::port::Rest;
-use crate::record::{Arrival, Cause, Committed, Content, FailureClass, Record};
+use crate::record::{Arrival, Bounds, Cause, Committed, Content, FailureClass, Record, Terms};
 use child::{Child, Family};
 use event::Subscription;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// How many inputs a thread keeps that its model has not seen. More are refused with [`crate::effect::Refusal::QueueFull`].
-/// Part of the rules of the fold, and therefore not configurable: another value would replay old journals differently.
-pub const PENDING_MAX: usize = 10_000;
-
-/// How many calls of one turn are done; the rest get an error result.
-pub const CALLS_PER_TURN_MAX: usize = 16;
-
 /// How many calls of one turn are kept at all. More than any model makes; the number keeps a broken provider from
 /// overflowing the names of calls and outputs.
 pub const CALLS_KEPT_MAX: usize = 4_096;
 
-/// How many turns in a row may consist of nothing but refused calls before the thread stops with a visible error.
-pub const REFUSED_TURNS_MAX: u32 = 8;
-
-/// How many levels below its root a thread is at most. Like the bounds that follow, it is part of the rules of the fold and
-/// therefore not configurable.
-pub const DEPTH_MAX: usize = 8;
-
-/// How many children of a thread may be open at a time. Counted at each parent, because threads do not wait for each other:
-/// a count at the root would make every birth ask there.
-pub const CHILDREN_LIVING_MAX: usize = 10_000;
-
 /// How many children `list_children` names.
 pub const CHILDREN_LISTED_MAX: usize = 100;
-
-/// How many subscriptions of a thread are active at a time; one more is cancelled as soon as it is made.
-pub const SUBSCRIPTIONS_MAX: usize = 100;
-
-/// How many children handle the events of one subscription at a time.
-pub const EVENT_CHILDREN_MAX: usize = 8;
-
-/// How many events of one subscription wait for such a child, or for a digest. More are refused.
-pub const EVENTS_QUEUED_MAX: usize = 1_000;
 
 /// What a child that is made for an event is told.
 const EVENT_INSTRUCTIONS: &str = "This thread was made for one event of a subscription, which follows. Handle it, report with \
@@ -132,6 +107,12 @@ pub struct Thread {
     safe: Number,
     /// The record that closed it.
     closed: Option<Number>,
+    /// Its bounds, and the widest of each that it ever had: what was begun under a wider one is not undone.
+    bounds: Bounds,
+    widest: Bounds,
+    /// The terms on which it works, and the tokens that its completions and its children's shares have taken.
+    terms: Terms,
+    spent_tokens: u64,
 }
 
 /// A call that the model made.
@@ -217,6 +198,10 @@ impl Thread {
             events: BTreeMap::new(),
             safe: 0,
             closed: None,
+            bounds: Bounds::default(),
+            widest: Bounds::default(),
+            terms: Terms::default(),
+            spent_tokens: 0,
         }
     }
 
@@ -253,6 +238,7 @@ impl Thread {
             Record::Post(post) => self.posted(&mut step, post),
             Record::Delivered(receipt) => self.delivered(&mut step, receipt),
             Record::Event(event) => self.event(&mut step, event),
+            Record::Bounds(bounds) => self.bound(&step, bounds),
         };
         // (b) Nobody sleeps beside an input that the model has not seen, whichever of the two came first.
         if !self.pending.is_empty() && self.only_sleeps() {
@@ -272,7 +258,13 @@ impl Thread {
 
     /// The prompt that the thread wants answered now, if any. It wants the same one until a record changes that.
     pub fn prompt(&self) -> Option<Prompt> {
-        self.wants_completion().then(|| Prompt { thread: self.id, seen: self.last, history: self.view() })
+        self.wants_completion().then(|| Prompt {
+            thread: self.id,
+            seen: self.last,
+            history: self.view(),
+            terms: self.terms.clone(),
+            bounds: self.bounds,
+        })
     }
 
     /// The history and the inputs that wait to enter it: what a prompt of now would hold, and what a child inherits.
@@ -367,13 +359,14 @@ impl Thread {
     /// A model that makes nothing but calls that are refused is stopped, visibly, before it has gone on for ever.
     fn count_refused_turn(&mut self, step: &mut Step) {
         self.refused_turns = if self.turn_refused { self.refused_turns + 1 } else { 0 };
-        if self.refused_turns >= REFUSED_TURNS_MAX {
+        let most = self.bounds.refused_turns_max.get();
+        if self.refused_turns >= most {
             self.refused_turns = 0;
             self.settled = step.number;
             step.tell(Shown::Failure {
                 class: FailureClass::Fatal,
                 message: format!(
-                    "The model made {REFUSED_TURNS_MAX} turns in a row whose calls were all refused; the thread waits for you."
+                    "The model made {most} turns in a row whose calls were all refused; the thread waits for you."
                 ),
             });
         }
@@ -398,6 +391,18 @@ impl Thread {
                 }
             }
         }
+    }
+
+    /// The bounds are others from here on.
+    fn bound(&mut self, step: &Step, bounds: Bounds) -> Outcome {
+        self.widest = self.widest.widened(&bounds);
+        self.bounds = bounds;
+        Outcome::Taken(step.number)
+    }
+
+    /// Whether the thread has as many inputs as it keeps that its model has not seen.
+    fn is_full(&self) -> bool {
+        self.pending.len() >= self.bounds.pending_max.get() as usize
     }
 
     /// Adds something that the model has not seen, for its next turn.

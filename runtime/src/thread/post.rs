@@ -4,7 +4,7 @@
 //! a post is owed until its receipt has come; the second delivery changes nothing and has its receipt all the same; a post
 //! that is not taken is routed on or told.
 
-use super::{Answer, PENDING_MAX, Step, Thread};
+use super::{Answer, Step, Thread};
 use crate::effect::{Effect, Outcome, Refusal, Shown};
 use crate::history::{AnsweredBy, Item};
 use crate::id::{PostId, ThreadId};
@@ -58,7 +58,7 @@ impl Thread {
                 let Some(family) = self.family.as_ref().filter(|_| parent == Some(from)) else {
                     return Outcome::Refused(Refusal::Unrelated);
                 };
-                if self.pending.len() >= PENDING_MAX {
+                if self.is_full() {
                     return Outcome::Refused(Refusal::QueueFull);
                 }
                 let text = format!("Message of your parent:\n{text}");
@@ -68,7 +68,7 @@ impl Thread {
             }
             PostBody::Report { branch, text } => {
                 let Some(child) = self.children.get(&branch) else { return Outcome::Refused(Refusal::Unrelated) };
-                if self.pending.len() >= PENDING_MAX {
+                if self.is_full() {
                     return Outcome::Refused(Refusal::QueueFull);
                 }
                 let who = if branch == from { "your child" } else { "a thread below your closed child" };

@@ -4,6 +4,7 @@
 //! schema and its plan. A plan follows from the arguments alone; whether the thread may do it, the thread says.
 
 use crate::effect::Due;
+use crate::record::Terms;
 
 pub mod cancel_subscription;
 pub mod close_thread;
@@ -45,6 +46,8 @@ pub enum Plan {
         child_of: Vec<String>,
         /// Whether the child inherits nothing.
         fresh: bool,
+        /// What is asked for the child.
+        terms: Terms,
     },
     /// The thread reports to its parent.
     Report(String),
@@ -85,6 +88,16 @@ pub const BUILT_IN: [BuiltIn; 9] = [
 pub fn plan(name: &str, arguments: &str, at_ms: u64) -> Option<Plan> {
     let tool = BUILT_IN.iter().find(|tool| tool.name == name)?;
     Some((tool.plan)(if arguments.trim().is_empty() { "{}" } else { arguments }, at_ms))
+}
+
+/// Whether there is a built-in tool of this name.
+pub fn is_built_in(name: &str) -> bool {
+    BUILT_IN.iter().any(|tool| tool.name == name)
+}
+
+/// Whether a thread that may do nothing more may still call this.
+pub fn is_last_word(name: &str) -> bool {
+    name == report_to_parent::TOOL.name || name == close_thread::TOOL.name
 }
 
 /// What a `spawn_thread` call with these arguments has a child do.

@@ -10,7 +10,7 @@ fn birth(ancestors: &[ThreadId], call: CallId, through: Number, fresh: bool) -> 
     let &from = ancestors.last().unwrap();
     let arguments = r#"{"instructions":"look at one of the tests","child_of":[]}"#.to_owned();
     let spawn = Cause { name: "spawn_thread".to_owned(), provider_id: "call_0123456789".to_owned(), arguments };
-    let birth = Birth { ancestors: ancestors.to_vec(), through, fresh, spawn, event: None };
+    let birth = Birth { ancestors: ancestors.to_vec(), through, fresh, spawn, event: None, terms: None };
     let id = PostId { from, number: call.number, index: call.index };
     let record = Record::Post(Post { id, body: PostBody::Birth(Box::new(birth)) });
     Arrival { ticket: None, thread: from.child(call), at_ms: 7, record }
