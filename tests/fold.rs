@@ -15,6 +15,8 @@ mod bounds;
 mod calls;
 #[path = "fold/children.rs"]
 mod children;
+#[path = "fold/conserved.rs"]
+mod conserved;
 #[path = "fold/events.rs"]
 mod events;
 #[path = "fold/promises.rs"]

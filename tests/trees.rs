@@ -1,13 +1,14 @@
-//! A parent and its children in a whole runtime: the embedded flow with its loop of posts, and a journal on disk.
+//! Several threads in a whole runtime: the embedded flow with its loop of posts, and a journal on disk.
 //!
-//! In: a message. Out: what the parent's user hears of it. Always: the same after a restart.
+//! In: messages. Out: what their users hear. Always: the same after a restart, and nobody waits for another.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test that cannot go on should stop")]
 
+use futures::future::BoxFuture;
 use serde_json::json;
 use slackwater::gateway::Shards;
-use slackwater::model::{Reply, Request, Scripted};
-use slackwater::{Runtime, Slackwater};
+use slackwater::model::{Answer, Model, ModelError, Reply, Request, Scripted, Sink};
+use slackwater::{LocalTool, Runtime, Slackwater};
 use slackwater_core::effect::{Outcome, Refusal};
 use slackwater_core::history::Item;
 use slackwater_core::id::{CallId, InputId, ThreadId};
@@ -85,4 +86,59 @@ async fn children_report_to_their_parent_and_stay_closed_after_a_restart() {
     conversation.send("and now?").await.unwrap();
     assert_eq!(within(conversation.receive()).await.unwrap(), "I wait.");
     within(runtime.stop()).await.unwrap();
+}
+
+/// What hangs for ever holds its own thread, until somebody writes to that; no other thread, no stop and no end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slice_never_waits() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Nothing {}
+    let hang = LocalTool::new("hang", "Never ends.", |_: Nothing, _| std::future::pending::<Result<String, String>>());
+    let model = Hanging(Scripted::from_fn(|request: &Request| {
+        let newest = request.prompt.history.newest_first().next().unwrap();
+        match &**newest {
+            Item::User { content, .. } if matches!(&content[..], [Content::Text(text)] if text == "call") => {
+                Reply::text("").call("hang", &json!({}))
+            }
+            _ => Reply::text("Here I am."),
+        }
+    }));
+    let runtime = Slackwater::builder().model(model).tool(hang).start().await.unwrap();
+    let mut hanging = Vec::new();
+    for name in ["model a", "model b", "tool a", "tool b"] {
+        let mut conversation = runtime.conversation(&name.replace(' ', "-")).unwrap();
+        conversation.send(if name.starts_with("model") { "hang" } else { "call" }).await.unwrap();
+        hanging.push(conversation);
+    }
+    // Others go on.
+    for round in 0..20 {
+        let mut conversation = runtime.conversation(&format!("other-{round}")).unwrap();
+        conversation.send("hello").await.unwrap();
+        assert_eq!(within(conversation.receive()).await.unwrap(), "Here I am.");
+    }
+    // And so do they when somebody writes.
+    for mut conversation in hanging {
+        conversation.send("still there?").await.unwrap();
+        while within(conversation.receive()).await.unwrap() != "Here I am." {}
+    }
+    within(runtime.stop()).await.unwrap();
+}
+
+/// A model that never answers a message "hang".
+struct Hanging(Scripted);
+
+impl Model for Hanging {
+    fn name(&self) -> &str {
+        "hanging"
+    }
+
+    fn complete<'a>(&'a self, request: &'a Request, sink: &'a mut Sink) -> BoxFuture<'a, Result<Answer, ModelError>> {
+        let newest = request.prompt.history.newest_first().next().unwrap();
+        match &**newest {
+            Item::User { content, .. } if matches!(&content[..], [Content::Text(text)] if text == "hang") => {
+                Box::pin(std::future::pending())
+            }
+            _ => self.0.complete(request, sink),
+        }
+    }
 }

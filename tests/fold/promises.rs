@@ -1,9 +1,10 @@
 //! The promises of the design (section 3) that the fold can keep, each under its own name.
 
-use crate::story::{Story, call, committed, message, replay, say};
+use crate::story::{Story, call, committed, message, person, replay, say};
 use crate::world::{Tape, World};
-use slackwater_core::effect::{Effect, Outcome};
-use slackwater_core::id::{CallId, Number, OutputId};
+use slackwater_core::effect::{Effect, Outcome, Wait};
+use slackwater_core::id::{CallId, InputId, Number, OutputId};
+use slackwater_core::record::{Record, Stop};
 use slackwater_core::thread::{Thread, invariant};
 use std::collections::BTreeSet;
 
@@ -65,6 +66,28 @@ fn apply_is_deterministic() {
     }
     assert!(once == again && once == world.thread);
     assert_eq!(format!("{once:?}"), format!("{:?}", world.thread), "down to the last field");
+}
+
+/// Whatever a thread waits for, a message makes it ask its model in the very record; a stop leaves it waiting for nothing.
+#[test]
+fn a_slice_never_waits() {
+    let mut world = World::new(Tape::endless(12));
+    world.live(300);
+    let (mut thread, mut waited) = (Thread::new(crate::story::THREAD), 0);
+    for record in &world.records {
+        thread.apply(record.clone());
+        waited += usize::from(thread.prompt().is_none());
+        let mut written = thread.clone();
+        let applied = written.apply(committed(record.number + 1, message("now", "and now?")));
+        assert_eq!(applied.outcome, Outcome::Taken(record.number + 1));
+        assert!(written.prompt().is_some(), "after record {} the thread waits on", record.number);
+        let stop = Record::Stop(Stop { id: InputId("now".into()), origin: person() });
+        let mut stopped = thread.clone();
+        stopped.apply(committed(record.number + 1, stop));
+        let waits = stopped.standing().waits;
+        assert!(matches!(waits[..], [Wait::Input { call: None, .. }]), "after record {}: {waits:?}", record.number);
+    }
+    assert!(waited > 100, "the life waited only {waited} times");
 }
 
 /// An effect is named by the record that it follows from, no two have one name, and one that is repeated after a crash has

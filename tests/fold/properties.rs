@@ -6,7 +6,7 @@
 use crate::story::{call, committed, completion, failure, message, person, replay, result, say};
 use crate::world::{Tape, World};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::TestRunner;
 use slackwater_core::effect::{Effect, Outcome, Shown, Wait};
 use slackwater_core::history::{History, Item};
 use slackwater_core::id::{CallId, InputId, Number, PostId, ThreadId};
@@ -252,7 +252,7 @@ fn for_any<S: Strategy>(name: &str, strategy: S, holds: impl Fn(S::Value) -> usi
 where
     S::Value: Clone,
 {
-    let config = Config { failure_persistence: None, ..Config::default() };
+    let config = crate::world::budget();
     let (cases, applied) = (config.cases, AtomicUsize::new(0));
     let outcome = TestRunner::new(config).run(&strategy, |value| {
         applied.fetch_add(holds(value), Ordering::Relaxed);

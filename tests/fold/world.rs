@@ -30,7 +30,7 @@ impl Tape {
     }
 
     /// A number below `bound`.
-    fn pick(&mut self, bound: usize) -> usize {
+    pub(crate) fn pick(&mut self, bound: usize) -> usize {
         match self {
             Tape::Written(choices) => usize::from(choices.next().unwrap_or(0)) % bound,
             Tape::Endless(state) => {
@@ -39,6 +39,13 @@ impl Tape {
             }
         }
     }
+}
+
+/// How many lives a property is tried on: 2,000, or what `SLACKWATER_FOLD_CASES` says. With 17,000 the invariants are checked
+/// after a million records of `any_records_keep_the_invariants` alone.
+pub(crate) fn budget() -> proptest::test_runner::Config {
+    let cases = std::env::var("SLACKWATER_FOLD_CASES").ok().map(|cases| cases.parse().expect("it is a number"));
+    proptest::test_runner::Config { failure_persistence: None, cases: cases.unwrap_or(2_000), ..Default::default() }
 }
 
 pub(crate) struct World {

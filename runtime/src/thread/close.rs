@@ -40,14 +40,14 @@ impl Thread {
         let living: Vec<ThreadId> =
             self.children.iter().filter(|(_, child)| !child.closed).map(|(&id, _)| id).collect();
         living.iter().for_each(|child| self.post(step, *child, PostBody::Close));
-        let subscriptions = self.end_subscriptions(step);
+        let (subscriptions, waiting) = self.end_subscriptions(step);
         if let Some(text) = report {
             self.report(step, text);
         }
         if let Some(parent) = self.family.as_ref().and_then(|family| family.ancestors.last().copied()) {
             self.post(step, parent, PostBody::Closed);
         }
-        step.tell(Shown::Closed { children: living.len(), subscriptions, unseen: self.pending.len() });
+        step.tell(Shown::Closed { children: living.len(), subscriptions, unseen: self.pending.len() + waiting });
         format!("Closed, with {} children and {subscriptions} subscriptions.", living.len())
     }
 
@@ -61,14 +61,12 @@ impl Thread {
         }
     }
 
-    /// Cancels what still produces events. Returns how many there were.
-    fn end_subscriptions(&mut self, step: &mut Step) -> usize {
-        let active: Vec<_> =
-            self.subscriptions.iter().filter(|(_, subscription)| !subscription.ended).map(|(&id, _)| id).collect();
-        for &id in &active {
-            self.end_subscription(step, id);
-        }
-        active.len()
+    /// Cancels what still produces events. Returns how many there were, and how many events waited for their turn; those of
+    /// a subscription whose last event had come wait, too.
+    fn end_subscriptions(&mut self, step: &mut Step) -> (usize, usize) {
+        let all: Vec<_> = self.subscriptions.iter().map(|(&id, subscription)| (id, subscription.ended)).collect();
+        let waiting = all.iter().map(|&(id, _)| self.end_subscription(step, id)).sum();
+        (all.iter().filter(|(_, ended)| !ended).count(), waiting)
     }
 
     /// The effect that tells a subscription's tool that nobody listens any more.

@@ -192,7 +192,7 @@ impl Thread {
     /// Ends a subscription and tells its tool. Returns how many events were waiting, which nobody sees now.
     pub(super) fn end_subscription(&mut self, step: &mut Step, id: CallId) -> usize {
         let Some(subscription) = self.subscriptions.get_mut(&id) else { return 0 };
-        subscription.ended = true;
+        let was_over = std::mem::replace(&mut subscription.ended, true);
         let waiting = subscription.queue.len() + subscription.gathered.len();
         subscription.queue.clear();
         subscription.gathered.clear();
@@ -200,7 +200,9 @@ impl Thread {
             step.effects.push(Effect::Disarm { thread: self.id, call: id });
         }
         let cause = subscription.cause.clone();
-        step.effects.push(self.cancel(id, &cause));
+        if !was_over {
+            step.effects.push(self.cancel(id, &cause));
+        }
         waiting
     }
 }
