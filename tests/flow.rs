@@ -11,7 +11,7 @@ mod world;
 use hydro_lang::prelude::*;
 use slackwater_core::effect::{Outcome, Refusal};
 use slackwater_core::id::CallId;
-use slackwater_core::port::{FromGateway, FromJournal, ToTimer};
+use slackwater_core::port::{FromGateway, FromJournal, FromModel, ToTimer};
 use slackwater_core::record::*;
 use slackwater_core::thread::State;
 use world::*;
@@ -243,6 +243,38 @@ fn agent_loop_in_every_schedule() {
         let reports = view.iter().position(|line| line.starts_with("event of spawn_thread")).unwrap();
         assert!(results < reports, "an open call is answered directly after its turn: {view:?}");
         world.assert_at_rest(&[a, one, two], 2);
+    });
+
+    situation!("a flood of events of a subscription", 81, |world| {
+        ends.from_gateway.send(message(1, 1, "watch"));
+        world.settle(&ends).await;
+        let one = Bounds { event_children_max: std::num::NonZeroU32::MIN, ..Bounds::DEFAULT };
+        ends.from_model.send(FromModel::Answer(arrival(None, a, Record::Bounds(one))));
+        world.settle(&ends).await;
+        ends.from_model.send(calls(&world.prompt(), "watch", "{}"));
+        world.settle(&ends).await;
+        let watch = world.calls.pop().unwrap();
+        ends.from_gateway.send(subscribed(2, &watch));
+        world.settle(&ends).await;
+        ends.from_model.send(says(&world.prompt(), "I watch"));
+        world.settle(&ends).await;
+        let before = world.view(a);
+        ends.from_gateway.send_many([3, 4, 5].map(|ticket| event(ticket, &watch)));
+        world.settle(&ends).await;
+        // One at a time, in the order in which they came, and none of them in the parent's own history.
+        for ticket in [3, 4, 5] {
+            let prompt = world.prompt();
+            assert_ne!(prompt.thread, a);
+            let newest = prompt.history.newest_first().next().unwrap();
+            assert!(format!("{newest:?}").contains(&format!("event {ticket}")), "{newest:?}");
+            assert_eq!(world.fold(a).standing().children, 1);
+            ends.from_model.send(many_calls(&prompt, &[close(prompt.thread)]));
+            world.settle(&ends).await;
+        }
+        assert_eq!(world.view(a), before);
+        assert_eq!(world.outcomes.len(), 5);
+        assert!(world.outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Taken(_))));
+        world.assert_at_rest(&[a], 5);
     });
 
     situation!("restart with a prompt and a call in flight", 12, |world| {

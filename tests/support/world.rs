@@ -118,6 +118,28 @@ pub fn result(ticket: u64, of: &Dispatch, text: &str) -> FromGateway {
     FromGateway::Submit(arrival(Some(ticket), of.thread, Record::Result(result)))
 }
 
+/// The result of a call that goes on producing events.
+pub fn subscribed(ticket: u64, of: &Dispatch) -> FromGateway {
+    let FromGateway::Submit(mut arrival) = result(ticket, of, "watching") else { unreachable!() };
+    let Record::Result(result) = &mut arrival.record else { unreachable!() };
+    result.subscription = true;
+    FromGateway::Submit(arrival)
+}
+
+/// An event of that call, named by its ticket.
+pub fn event(ticket: u64, of: &Dispatch) -> FromGateway {
+    let event = SubscriptionEvent {
+        subscription: of.call,
+        id: InputId(ticket.to_string()),
+        origin: origin(),
+        content: vec![Content::Text(format!("event {ticket}"))],
+        associative: false,
+        last: false,
+        deliver: None,
+    };
+    FromGateway::Submit(arrival(Some(ticket), of.thread, Record::Event(event)))
+}
+
 pub fn completion(prompt: &Prompt, blocks: Vec<Block>, end: End) -> FromModel {
     let completion = Completion { seen: prompt.seen, blocks, end, usage: Usage::default(), model: "test".into() };
     FromModel::Answer(arrival(None, prompt.thread, Record::Completion(completion)))
@@ -150,6 +172,11 @@ pub fn spawn(instructions: &str) -> (&'static str, String) {
 /// A child's report.
 pub fn report(text: &str) -> (&'static str, String) {
     ("report_to_parent", format!(r#"{{"report":"{text}"}}"#))
+}
+
+/// A child's end.
+pub fn close(child: ThreadId) -> (&'static str, String) {
+    ("close_thread", format!(r#"{{"thread_id":"{child}"}}"#))
 }
 
 /// A child's last words.
