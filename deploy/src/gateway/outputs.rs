@@ -74,6 +74,7 @@ pub fn standing(standing: &Standing) -> Value {
         "parent": standing.parent.map(|parent| parent.to_string()),
         "children": standing.children,
         "subscriptions": standing.subscriptions,
+        "bytes": standing.bytes,
     })
 }
 
@@ -99,7 +100,8 @@ pub fn wait(wait: &Wait) -> Value {
     }
 }
 
-fn said(item: &Item) -> Value {
+/// What an item says.
+pub(super) fn said(item: &Item) -> Value {
     match item {
         Item::User { number, content } => json!({"number": number, "text": text(content), "content": content}),
         Item::Assistant { number, blocks, cut } => {
@@ -147,7 +149,7 @@ fn event(event: &Event) -> Value {
 }
 
 /// Arguments as the object that the model wrote, or as its text if that is no JSON.
-fn arguments(text: &str) -> Value {
+pub(super) fn arguments(text: &str) -> Value {
     if text.trim().is_empty() {
         return json!({});
     }
@@ -163,6 +165,11 @@ fn text(content: &[Content]) -> String {
         })
         .collect();
     texts.join("\n")
+}
+
+/// A moment that may not be known, as RFC 3339 in UTC.
+pub(super) fn moment(ms: Option<u64>) -> Value {
+    ms.map_or(Value::Null, rfc3339)
 }
 
 /// A moment as RFC 3339 in UTC; null if it lies beyond what that can say.
