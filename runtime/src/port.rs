@@ -304,6 +304,14 @@ impl FromGateway {
         }
     }
 
+    /// The input, if it is one, to be changed.
+    pub fn arrival(&mut self) -> Option<&mut Arrival> {
+        match self {
+            FromGateway::Submit(arrival) => Some(arrival),
+            FromGateway::Query(..) => None,
+        }
+    }
+
     /// The shard that it is for, of so many.
     pub fn shard(&self, shards: u32) -> u32 {
         let thread = match self {
@@ -331,6 +339,14 @@ impl FromModel {
 
     /// The prompt's answer, if it is one.
     pub fn into_answer(self) -> Option<Arrival> {
+        match self {
+            FromModel::Answer(arrival) => Some(arrival),
+            FromModel::Chunk(_) => None,
+        }
+    }
+
+    /// The prompt's answer, if it is one, to be changed.
+    pub fn arrival(&mut self) -> Option<&mut Arrival> {
         match self {
             FromModel::Answer(arrival) => Some(arrival),
             FromModel::Chunk(_) => None,
