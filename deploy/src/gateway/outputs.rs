@@ -48,6 +48,38 @@ pub fn output(output: &Output) -> (&'static str, Value) {
     (kind, data)
 }
 
+/// An output as one line for people.
+pub fn line(shown: &Output) -> String {
+    let (kind, data) = output(shown);
+    let word = |field: &str| data[field].as_str().unwrap_or_default().trim_end().replace('\n', " ");
+    match kind {
+        "message" => format!("user: {}", word("text")),
+        "turn" => {
+            let calls = data["calls"].as_array().into_iter().flatten();
+            let calls =
+                calls.map(|call| format!("{}({})", call["name"].as_str().unwrap_or_default(), call["arguments"]));
+            let said = [word("text")].into_iter().chain(calls).filter(|said| !said.is_empty());
+            format!("model: {}", said.collect::<Vec<_>>().join(" "))
+        }
+        "result" => format!("{}: {}", word("name"), word("text")),
+        "event" | "report" => format!("event of {}: {}", word("name"), word("text")),
+        "spawned" => format!("made the child {}", word("child")),
+        "failure" => format!("the model could not answer: {}", word("message")),
+        "waiting" => {
+            let waits = data["waits"].as_array().into_iter().flatten().map(|wait| match wait["on"].as_str() {
+                Some("call") => format!("the tool {}", wait["name"].as_str().unwrap_or_default()),
+                Some("timer") => {
+                    format!("its timer, {}", wait["due"].as_str().unwrap_or("whose time is not known yet"))
+                }
+                Some("input") => "any input".to_owned(),
+                on => on.unwrap_or_default().to_owned(),
+            });
+            format!("waits for {}", waits.collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_owned(),
+    }
+}
+
 /// A chunk: the name of its kind, and what it says.
 pub fn chunk(chunk: &Chunk) -> (&'static str, Value) {
     let seen = chunk.seen;
