@@ -113,6 +113,8 @@ fn a_stopped_servers_directory_says_the_same_as_the_server_did() {
         &["show", "night", "--last", "1"],
     ];
     let before: Vec<Value> = asked.iter().map(|arguments| json_of(&place, arguments)).collect();
+    let status: Value = serde_json::from_str(&server.curl(&["URL/v1/status"])).unwrap();
+    assert_eq!(status["awake"], 1, "asking wakes nobody; only the slow one is in memory");
     let unreachable = place.run(&["why", "night", "--url", "http://127.0.0.1:1"]);
     assert!(
         unreachable.status == 1 && unreachable.err.contains("is `slackwater serve` running there?"),
@@ -189,4 +191,44 @@ fn show_is_what_the_model_sees_and_the_records_beneath() {
     let standing: Value = serde_json::from_str(&server.curl(&["URL/v1/threads/echo"])).unwrap();
     let sum: u64 = records.iter().map(|record| record["bytes"].as_u64().unwrap()).sum();
     assert_eq!(standing["bytes"], sum, "what the list says is what its records take");
+}
+
+#[test]
+fn a_child_shows_what_it_inherits() {
+    let place = Place::new();
+    let _server = server(&place);
+    let tree = json_of(&place, &["threads", "tree"]);
+    let threads = tree["threads"].as_array().unwrap();
+    assert_eq!(
+        (threads.len(), &threads[1]["parent"], &threads[2]["parent"]),
+        (3, &threads[0]["thread"], &threads[0]["thread"])
+    );
+    let shown = |thread: &Value| {
+        let items = json_of(&place, &["show", thread["thread"].as_str().unwrap()])["items"].clone();
+        let inherited = |item: &&Value| item["inherited"] == true;
+        (items.as_array().unwrap().iter().filter(inherited).count(), items[0]["text"].as_str().unwrap().to_owned())
+    };
+    let mut both = [shown(&threads[1]), shown(&threads[2])];
+    both.sort();
+    // The fresh one begins with its instructions, the other one with its parent's message.
+    assert_eq!((both[0].0, both[0].1.starts_with("nap")), (0, true), "{both:?}");
+    assert_eq!((both[1].0, both[1].1.as_str()), (1, "spawn"), "{both:?}");
+}
+
+#[test]
+fn a_terminal_has_colours_unless_somebody_does_not_want_them() {
+    let place = Place::new();
+    let server = server(&place);
+    let on_a_terminal = |no_color: &str| {
+        // `script` (of every Debian) gives the command a terminal.
+        let command = format!("{} threads --url {}", env!("CARGO_BIN_EXE_slackwater"), server.url());
+        let script = std::process::Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .env("NO_COLOR", no_color)
+            .output();
+        String::from_utf8(script.unwrap().stdout).unwrap()
+    };
+    assert!(on_a_terminal("").starts_with("\x1b[2mTHREAD"), "{:?}", on_a_terminal(""));
+    let plain = on_a_terminal("1");
+    assert!(plain.starts_with("THREAD") && !plain.contains('\x1b'), "{plain:?}");
 }
