@@ -9,6 +9,8 @@
 mod chat;
 #[path = "cli/demo.rs"]
 mod demo;
+#[path = "cli/look.rs"]
+mod look;
 #[path = "cli/program.rs"]
 mod program;
 #[path = "cli/readme.rs"]
@@ -28,6 +30,9 @@ fn help_teaches() {
         (vec!["demo"], ["--keep", "no key and no network", "Exit status"]),
         (vec!["graph"], ["Examples:", "[default: mermaid]", "[default: standard output]"]),
         (vec!["doctor"], ["Examples:", "changes nothing", "Exit status"]),
+        (vec!["threads"], ["Examples:", "changes nothing", "[default: slackwater-data]"]),
+        (vec!["why"], ["Examples:", "changes nothing", "SLACKWATER_URL"]),
+        (vec!["show"], ["Examples:", "changes nothing", "--records"]),
     ] {
         let said = place.run(&[&command[..], &["--help"]].concat());
         assert_eq!(said.status, 0, "{command:?}");
@@ -64,6 +69,11 @@ fn a_usage_that_makes_no_sense_is_status_2() {
         (&["chat", ""], &[], "the message is empty"),
         (&["graph", "--format", "png"], &[], "[possible values: mermaid, dot]"),
         (&["doctor"], &[], "<DIR>"),
+        (&["why"], &[], "<THREAD>"),
+        (&["show", "a b", "--url", "http://127.0.0.1:1"], &[], "THREAD: \"a b\" addresses no thread"),
+        (&["threads", "--url", "nowhere"], &[], "--url"),
+        (&["threads", "--state", "asleep"], &[], "[possible values: thinking, working, sleeping, idle, closed]"),
+        (&["threads", "--limit", "0"], &[], "--limit"),
     ] {
         let said = place.run_with(arguments, variables, "");
         assert_eq!(said.status, 2, "{arguments:?} {variables:?}: {}", said.err);

@@ -20,6 +20,8 @@ mod requests;
 mod shard;
 #[path = "gateway/streams.rs"]
 mod streams;
+#[path = "gateway/why.rs"]
+mod why;
 
 use serde_json::Value;
 use shard::FakeShard;

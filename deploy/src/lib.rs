@@ -37,6 +37,8 @@ pub mod capability;
 #[cfg(stageleft_runtime)]
 pub mod catalog;
 #[cfg(stageleft_runtime)]
+pub mod clock;
+#[cfg(stageleft_runtime)]
 pub mod conversation;
 #[cfg(stageleft_runtime)]
 pub mod gateway;

@@ -63,6 +63,12 @@ enum Command {
     Demo(command::demo::Arguments),
     /// Draw the dataflow that runs the agents
     Graph(command::graph::Arguments),
+    /// List the threads as trees: what they do, what they wait for, how large they are
+    Threads(command::threads::Arguments),
+    /// Say what a thread waits for, since when, and who can release it
+    Why(command::why::Arguments),
+    /// Show what the model sees of a thread, or the records beneath it
+    Show(command::show::Arguments),
     /// Look at what a data directory holds, and at what is damaged
     Doctor(command::doctor::Arguments),
     /// Run a gateway and shards as processes on this machine
@@ -161,6 +167,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Chat(arguments) => command::chat::run(arguments),
         Command::Demo(arguments) => command::demo::run(arguments),
         Command::Graph(arguments) => command::graph::run(arguments),
+        Command::Threads(arguments) => command::threads::run(arguments),
+        Command::Why(arguments) => command::why::run(arguments),
+        Command::Show(arguments) => command::show::run(arguments),
         Command::Doctor(arguments) => command::doctor::run(arguments),
         Command::Cluster(command) => command::cluster::run(command),
         Command::DemoTools(arguments) => command::demo_tools::run(arguments),

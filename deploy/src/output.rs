@@ -46,6 +46,12 @@ impl Style {
         }
     }
 
+    /// Without colours.
+    #[cfg(test)]
+    pub(crate) fn plain() -> Self {
+        Self { coloured: false }
+    }
+
     /// What stands back.
     pub(crate) fn dim(self, text: impl Display) -> String {
         self.paint("2", text)

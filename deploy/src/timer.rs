@@ -7,6 +7,7 @@
 //! That they are durable is the journal's doing: a thread's timers are armed again when it comes back. Here a timer is an
 //! entry of two maps (80 bytes and their overhead), and all of them share one task.
 
+use crate::clock::{Clock, Watch};
 use crate::port::{self, FromAdapter, Inside, ToAdapter};
 use jiff::civil::{Date, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone};
@@ -15,40 +16,50 @@ use slackwater_core::id::{CallId, ThreadId};
 use slackwater_core::port::ToTimer;
 use slackwater_core::record::{Arrival, Content, Origin, Proof, Record, ToolResult};
 use std::collections::{BTreeSet, HashMap};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The clock may jump (a suspended machine, a corrected time): it is read at least this often while a timer runs.
 const LOOK_AGAIN_MS: u64 = 60_000;
 
-/// Starts the timers. Must be called inside a tokio runtime.
-pub fn start() -> (FromAdapter<Arrival>, ToAdapter<ToTimer>) {
-    start_with(
-        || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
-        LOOK_AGAIN_MS,
-    )
+/// Starts the timers, which go by this clock. Must be called inside a tokio runtime.
+pub fn start(clock: &Clock) -> (FromAdapter<Arrival>, ToAdapter<ToTimer>) {
+    start_with(clock.watch())
 }
 
-/// Starts timers that read this clock (milliseconds since the Unix epoch) at least that often.
-fn start_with(
-    clock: impl Fn() -> u64 + Send + 'static,
-    look_again_ms: u64,
-) -> (FromAdapter<Arrival>, ToAdapter<ToTimer>) {
+fn start_with(clock: impl Ticking) -> (FromAdapter<Arrival>, ToAdapter<ToTimer>) {
     let (from, to, inside) = port::ends();
-    tokio::spawn(run(inside, clock, look_again_ms));
+    tokio::spawn(run(inside, clock));
     (from, to)
 }
 
-async fn run(mut inside: Inside<Arrival, ToTimer>, clock: impl Fn() -> u64, look_again_ms: u64) {
+/// What the timers need of a clock.
+trait Ticking: Send + 'static {
+    /// The time, in milliseconds since the Unix epoch.
+    fn now_ms(&mut self) -> u64;
+    /// Waits until so much time may have passed.
+    fn pause(&mut self, pause_ms: u64) -> impl Future<Output = ()> + Send;
+}
+
+impl Ticking for Watch {
+    fn now_ms(&mut self) -> u64 {
+        Watch::now_ms(self)
+    }
+
+    fn pause(&mut self, pause_ms: u64) -> impl Future<Output = ()> + Send {
+        Watch::pause(self, pause_ms.min(LOOK_AGAIN_MS))
+    }
+}
+
+async fn run(mut inside: Inside<Arrival, ToTimer>, mut clock: impl Ticking) {
     let mut timers = Timers::default();
     loop {
-        let now_ms = clock();
+        let now_ms = clock.now_ms();
         for (thread, call) in timers.take_due(now_ms) {
             put(&inside, now_ms, thread, Record::Fired(call));
         }
-        let pause_ms = timers.next_ms().map(|due_ms| due_ms.saturating_sub(now_ms).clamp(1, look_again_ms));
+        let pause_ms = timers.next_ms().map(|due_ms| due_ms.saturating_sub(now_ms).max(1));
         let asked = tokio::select! {
             asked = inside.receive.recv() => asked,
-            () = tokio::time::sleep(Duration::from_millis(pause_ms.unwrap_or(0))), if pause_ms.is_some() => continue,
+            () = clock.pause(pause_ms.unwrap_or(0)), if pause_ms.is_some() => continue,
         };
         match asked {
             None => return,
@@ -58,12 +69,12 @@ async fn run(mut inside: Inside<Arrival, ToTimer>, clock: impl Fn() -> u64, look
                 match moment(&date, &time, &timezone) {
                     Ok(due_ms) => {
                         timers.insert(thread, call, due_ms);
-                        put(&inside, clock(), thread, Record::Armed { call, due_ms });
+                        put(&inside, now_ms, thread, Record::Armed { call, due_ms });
                     }
                     Err(why) => {
                         // One armed before under this name is not wanted any more.
                         timers.remove(thread, call);
-                        put(&inside, clock(), thread, refused(call, &why));
+                        put(&inside, now_ms, thread, refused(call, &why));
                     }
                 }
             }
@@ -191,6 +202,7 @@ mod tests {
     use futures::StreamExt as _;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
 
     const START_MS: u64 = 1_900_000_000_000;
 
@@ -210,11 +222,23 @@ mod tests {
         Due::Wall { date: date.into(), time: time.into(), timezone: timezone.into() }
     }
 
+    /// A clock like the system's: it says nothing when it jumps, and is looked at every 5 ms.
+    struct Jumping(Arc<AtomicU64>);
+
+    impl Ticking for Jumping {
+        fn now_ms(&mut self) -> u64 {
+            self.0.load(Ordering::SeqCst)
+        }
+
+        async fn pause(&mut self, pause_ms: u64) {
+            tokio::time::sleep(Duration::from_millis(pause_ms.min(5))).await;
+        }
+    }
+
     /// Timers whose clock stands still until the test moves it.
     fn timers() -> (FromAdapter<Arrival>, ToAdapter<ToTimer>, Arc<AtomicU64>) {
         let now_ms = Arc::new(AtomicU64::new(START_MS));
-        let clock = now_ms.clone();
-        let (from, to) = start_with(move || clock.load(Ordering::SeqCst), 5);
+        let (from, to) = start_with(Jumping(now_ms.clone()));
         (from, to, now_ms)
     }
 
@@ -272,6 +296,21 @@ mod tests {
         now_ms.store(START_MS + 86_400_000, Ordering::SeqCst);
         assert_eq!(next(&mut from).await, Record::Fired(call(1)));
         assert_eq!(next(&mut from).await, Record::Fired(call(2)));
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_is_moved_by_hand_wakes_the_timers_and_nothing_else_does() {
+        let clock = Clock::manual(START_MS);
+        let (mut from, to) = start(&clock);
+        to.put(arm(1, Due::At(START_MS + 10)));
+        to.put(arm(2, Due::At(START_MS + 86_400_000)));
+        taken(&mut from, &to).await;
+        assert!(tokio::time::timeout(Duration::from_millis(100), from.next()).await.is_err(), "time stands still");
+        clock.advance(10);
+        assert_eq!(next(&mut from).await, Record::Fired(call(1)));
+        clock.set(START_MS + 86_400_000);
+        let fired = tokio::time::timeout(Duration::from_secs(20), from.next()).await.unwrap().unwrap();
+        assert_eq!((fired.at_ms, fired.record), (START_MS + 86_400_000, Record::Fired(call(2))));
     }
 
     #[tokio::test]

@@ -4,9 +4,11 @@
 //! cluster (where an adapter is a Hydro sidecar) and in the simulator. Always: plain data that can be written down.
 
 use crate::effect::{Dispatch, Due, Outcome, Output, Prompt};
+use crate::history::Item;
 use crate::id::{CallId, Number, OutputId, ThreadId, Ticket, shard_of};
-use crate::record::{Arrival, Committed};
+use crate::record::{Arrival, Committed, Origin};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// What the journal is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -192,6 +194,26 @@ pub enum Query {
         /// How many at most.
         limit: usize,
     },
+    /// What a thread waits for, and all that may release it.
+    Why(ThreadId),
+    /// What the model sees of a thread, oldest first.
+    View {
+        /// Which thread.
+        thread: ThreadId,
+        /// How many items the asker has.
+        after: usize,
+        /// How many at most.
+        limit: usize,
+    },
+    /// A thread's records, oldest first.
+    Records {
+        /// Which thread.
+        thread: ThreadId,
+        /// The number of the last record that the asker has; 0 for none.
+        after: Number,
+        /// How many at most.
+        limit: usize,
+    },
 }
 
 /// The answer to a query.
@@ -207,6 +229,58 @@ pub enum Reply {
     UnknownThread,
     /// The thread cannot be read, and why.
     Damaged(String),
+    /// What the thread waits for.
+    Why(Box<crate::thread::Why>),
+    /// What the model sees.
+    View(View),
+    /// The records, and whether these are all.
+    Records(Vec<Kept>, bool),
+}
+
+/// A part of what the model sees of a thread, less the system text and the tools, which are the same for every thread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct View {
+    /// The items, in order.
+    pub items: Vec<Arc<Item>>,
+    /// The place of the first of them, from 0.
+    pub first: usize,
+    /// How many there are in all.
+    pub total: usize,
+    /// How many of all, from the first on, are its ancestors'.
+    pub inherited: usize,
+    /// How many of all, from the last back, the model has not answered yet.
+    pub pending: usize,
+}
+
+/// A record, as one who looks at a journal is told of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Its place in its thread.
+    pub number: Number,
+    /// When it was received, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+    /// The name of its kind.
+    pub kind: String,
+    /// What it takes in the journal, in bytes.
+    pub bytes: u64,
+    /// Who sent it, and how that is known.
+    pub origin: Origin,
+    /// What it says, in a few words.
+    pub gist: String,
+}
+
+impl Query {
+    /// The one thread that it is about, if it is.
+    pub fn thread(&self) -> Option<ThreadId> {
+        match self {
+            Query::Thread(thread)
+            | Query::Why(thread)
+            | Query::Outputs { thread, .. }
+            | Query::View { thread, .. }
+            | Query::Records { thread, .. } => Some(*thread),
+            Query::Threads { .. } => None,
+        }
+    }
 }
 
 impl ToJournal {
@@ -230,13 +304,22 @@ impl FromGateway {
         }
     }
 
+    /// The input, if it is one, to be changed.
+    pub fn arrival(&mut self) -> Option<&mut Arrival> {
+        match self {
+            FromGateway::Submit(arrival) => Some(arrival),
+            FromGateway::Query(..) => None,
+        }
+    }
+
     /// The shard that it is for, of so many.
     pub fn shard(&self, shards: u32) -> u32 {
-        match self {
-            FromGateway::Submit(Arrival { thread, .. })
-            | FromGateway::Query(_, Query::Thread(thread) | Query::Outputs { thread, .. }) => shard_of(*thread, shards),
-            FromGateway::Query(_, Query::Threads { shard, .. }) => *shard,
-        }
+        let thread = match self {
+            FromGateway::Submit(arrival) => Some(arrival.thread),
+            FromGateway::Query(_, Query::Threads { shard, .. }) => return *shard,
+            FromGateway::Query(_, query) => query.thread(),
+        };
+        thread.map_or(0, |thread| shard_of(thread, shards))
     }
 
     /// The question, if it is one.
@@ -256,6 +339,14 @@ impl FromModel {
 
     /// The prompt's answer, if it is one.
     pub fn into_answer(self) -> Option<Arrival> {
+        match self {
+            FromModel::Answer(arrival) => Some(arrival),
+            FromModel::Chunk(_) => None,
+        }
+    }
+
+    /// The prompt's answer, if it is one, to be changed.
+    pub fn arrival(&mut self) -> Option<&mut Arrival> {
         match self {
             FromModel::Answer(arrival) => Some(arrival),
             FromModel::Chunk(_) => None,

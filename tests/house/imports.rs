@@ -32,7 +32,7 @@ pub(crate) enum Place {
     Flow,
     /// An adapter, by its name.
     Adapter(String),
-    /// What the adapters share: `port`, `catalog`, `capability`.
+    /// What the adapters share: `port`, `catalog`, `capability`, `clock`.
     Seam,
     /// Hosts, and what stands above them: they put the parts together.
     Free,
@@ -47,7 +47,7 @@ pub(crate) fn place(module: &[String]) -> Place {
         ["slackwater_core", "thread" | "tools", ..] => Place::Fold,
         ["slackwater_core", "flow", ..] => Place::Flow,
         ["slackwater", adapter, ..] if ADAPTERS.contains(&adapter) => Place::Adapter(adapter.to_owned()),
-        ["slackwater", "port" | "catalog" | "capability"] => Place::Seam,
+        ["slackwater", "port" | "catalog" | "capability" | "clock"] => Place::Seam,
         _ => Place::Free,
     }
 }
@@ -71,7 +71,7 @@ pub(crate) fn broken(module: &[String], path: &[String], modules: &BTreeSet<Stri
         Place::Word(_) | Place::Fold if is_unordered => Some("the words and the fold know no order of a hash map"),
         Place::Word(rank) => match parts[..] {
             ["std" | "serde", ..] => None,
-            ["slackwater_core", "thread", "Standing" | "State", ..] if WORDS[rank] == "port" => None,
+            ["slackwater_core", "thread", "Standing" | "State" | "Why", ..] if WORDS[rank] == "port" => None,
             ["slackwater_core", word, ..] if WORDS[..=rank].contains(&word) => None,
             ["slackwater_core", ..] => {
                 Some("a word imports only the words above it: id, record, history, effect, port")
@@ -95,7 +95,7 @@ pub(crate) fn broken(module: &[String], path: &[String], modules: &BTreeSet<Stri
         },
         Place::Adapter(_) | Place::Seam if DATAFLOW.contains(&root) => Some("an adapter knows no dataflow"),
         Place::Adapter(own) => match parts[..] {
-            ["slackwater_core", "thread", "Standing" | "State", ..] => None,
+            ["slackwater_core", "thread", "Standing" | "State" | "Why", ..] => None,
             ["slackwater_core", "thread", ..] if own == "journal" => None,
             ["slackwater_core", "thread", ..] => Some("only the journal and the flow know how a thread is folded"),
             ["slackwater_core", "flow", ..] => Some("an adapter knows no dataflow"),

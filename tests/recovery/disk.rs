@@ -212,7 +212,7 @@ async fn a_failed_sync_stops_the_shard() {
             journal: (from_journal, to_journal),
             model: model::start(model, "".into(), catalog, model::Limits::default(), Bounds::DEFAULT),
             tool: (from_tool, to_tool),
-            timer: timer::start(),
+            timer: timer::start(&slackwater::clock::Clock::system()),
         })
         .unwrap();
         gateway.set_ready(true);

@@ -6,7 +6,7 @@
 use slackwater::port::{FromAdapter, ToAdapter};
 use slackwater_core::effect::{Effect, Outcome, Output, Refusal};
 use slackwater_core::id::{CallId, Number, ThreadId, Ticket};
-use slackwater_core::port::{Chunk, FromGateway, Part, Query, Reply, ToGateway};
+use slackwater_core::port::{Chunk, FromGateway, Part, Query, Reply, ToGateway, View};
 use slackwater_core::record::{
     Arrival, Block, Committed, Completion, End, Failure, FailureClass, Origin, Proof, Record, ToolResult, Usage,
 };
@@ -196,6 +196,32 @@ impl FakeShard {
                 Reply::Threads(later.take(limit).map(|(_, kept)| kept.thread.standing()).collect())
             }
             Query::Threads { .. } => Reply::Threads(Vec::new()),
+            Query::Why(id) => {
+                state.threads.get(&id).map_or(Reply::UnknownThread, |kept| Reply::Why(Box::new(kept.thread.why())))
+            }
+            Query::View { thread, after, limit } => match state.threads.get(&thread) {
+                None => Reply::UnknownThread,
+                Some(kept) => {
+                    let view = kept.thread.view();
+                    let items: Vec<_> = view.to_vec().into_iter().skip(after).take(limit).cloned().collect();
+                    let pending = view.len() - kept.thread.history().len();
+                    Reply::View(View { items, first: after, total: view.len(), inherited: 0, pending })
+                }
+            },
+            Query::Records { thread, .. } if !state.threads.contains_key(&thread) => Reply::UnknownThread,
+            Query::Records { thread, after, limit } => {
+                let of_thread = state.records.iter().filter(|record| record.arrival.thread == thread);
+                let later: Vec<_> = of_thread.filter(|record| record.number > after).collect();
+                let page = later.iter().take(limit).map(|record| slackwater_core::port::Kept {
+                    number: record.number,
+                    at_ms: record.arrival.at_ms,
+                    kind: "record".into(),
+                    bytes: 1,
+                    origin: Origin::runtime(),
+                    gist: String::new(),
+                });
+                Reply::Records(page.collect(), later.len() <= limit)
+            }
         }
     }
 

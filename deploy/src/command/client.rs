@@ -3,10 +3,12 @@
 //! In: a URL, perhaps a key. Out: answers and events as JSON. Always: a problem the gateway names reaches the person in its
 //! own words; a stream that breaks off is taken up after the last event, without gap or repeat.
 
+use super::serve;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use serde_json::{Value, json};
 use sse_stream::{Sse, SseByteStream};
+use std::path::Path;
 use std::time::Duration;
 
 /// How long an answer may take.
@@ -51,6 +53,14 @@ pub(crate) struct Told {
     pub(crate) kind: String,
     /// What it says.
     pub(crate) data: Value,
+}
+
+/// The runtime that runs on a directory, if it says where and answers there.
+pub(crate) async fn running(directory: &Path, key: Option<String>) -> Option<Client> {
+    let url = std::fs::read_to_string(directory.join(serve::URL_FILE)).ok()?;
+    let client = Client::new(url.trim(), key).ok()?;
+    client.get("/health").await.ok()?;
+    Some(client)
 }
 
 /// A client of one runtime.

@@ -3,6 +3,7 @@
 //! In: arguments. Out: what was asked for, on standard output, or a [`Failure`]. Always: a failure has an exit status, and
 //! words for the person who has to act.
 
+mod ask;
 pub(crate) mod chat;
 mod client;
 pub(crate) mod cluster;
@@ -11,7 +12,11 @@ pub(crate) mod demo_tools;
 pub(crate) mod doctor;
 pub(crate) mod graph;
 pub(crate) mod serve;
+pub(crate) mod show;
 mod signals;
+pub(crate) mod threads;
+pub(crate) mod why;
+mod words;
 
 use crate::config::{Config, ConfigError};
 use slackwater::gateway::GatewayError;

@@ -10,7 +10,8 @@
 //! | [`Subscription`] | one reader of one thread, without gap or repeat |
 //! | `server`, `guard`, `routes` | what every request meets, and the table of what can be asked |
 //! | `body`, `messages`, `threads`, `events`, `callbacks`, `health`, `status` | the handlers |
-//! | [`outputs`], [`name`], [`openapi`] | what clients see, how they address threads, and the description of it all |
+//! | [`outputs`], [`why`], [`view`] | what clients see |
+//! | [`name`], [`openapi`] | how they address threads, and the description of it all |
 
 mod body;
 mod buffer;
@@ -31,6 +32,8 @@ mod shards;
 mod status;
 mod subscription;
 mod threads;
+pub mod view;
+pub mod why;
 
 pub use config::{Config, Limits};
 pub use guard::BadSetting;

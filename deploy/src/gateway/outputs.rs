@@ -48,6 +48,38 @@ pub fn output(output: &Output) -> (&'static str, Value) {
     (kind, data)
 }
 
+/// An output as one line for people.
+pub fn line(shown: &Output) -> String {
+    let (kind, data) = output(shown);
+    let word = |field: &str| data[field].as_str().unwrap_or_default().trim_end().replace('\n', " ");
+    match kind {
+        "message" => format!("user: {}", word("text")),
+        "turn" => {
+            let calls = data["calls"].as_array().into_iter().flatten();
+            let calls =
+                calls.map(|call| format!("{}({})", call["name"].as_str().unwrap_or_default(), call["arguments"]));
+            let said = [word("text")].into_iter().chain(calls).filter(|said| !said.is_empty());
+            format!("model: {}", said.collect::<Vec<_>>().join(" "))
+        }
+        "result" => format!("{}: {}", word("name"), word("text")),
+        "event" | "report" => format!("event of {}: {}", word("name"), word("text")),
+        "spawned" => format!("made the child {}", word("child")),
+        "failure" => format!("the model could not answer: {}", word("message")),
+        "waiting" => {
+            let waits = data["waits"].as_array().into_iter().flatten().map(|wait| match wait["on"].as_str() {
+                Some("call") => format!("the tool {}", wait["name"].as_str().unwrap_or_default()),
+                Some("timer") => {
+                    format!("its timer, {}", wait["due"].as_str().unwrap_or("whose time is not known yet"))
+                }
+                Some("input") => "any input".to_owned(),
+                on => on.unwrap_or_default().to_owned(),
+            });
+            format!("waits for {}", waits.collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_owned(),
+    }
+}
+
 /// A chunk: the name of its kind, and what it says.
 pub fn chunk(chunk: &Chunk) -> (&'static str, Value) {
     let seen = chunk.seen;
@@ -74,6 +106,7 @@ pub fn standing(standing: &Standing) -> Value {
         "parent": standing.parent.map(|parent| parent.to_string()),
         "children": standing.children,
         "subscriptions": standing.subscriptions,
+        "bytes": standing.bytes,
     })
 }
 
@@ -99,7 +132,8 @@ pub fn wait(wait: &Wait) -> Value {
     }
 }
 
-fn said(item: &Item) -> Value {
+/// What an item says.
+pub(super) fn said(item: &Item) -> Value {
     match item {
         Item::User { number, content } => json!({"number": number, "text": text(content), "content": content}),
         Item::Assistant { number, blocks, cut } => {
@@ -147,7 +181,7 @@ fn event(event: &Event) -> Value {
 }
 
 /// Arguments as the object that the model wrote, or as its text if that is no JSON.
-fn arguments(text: &str) -> Value {
+pub(super) fn arguments(text: &str) -> Value {
     if text.trim().is_empty() {
         return json!({});
     }
@@ -163,6 +197,11 @@ fn text(content: &[Content]) -> String {
         })
         .collect();
     texts.join("\n")
+}
+
+/// A moment that may not be known, as RFC 3339 in UTC.
+pub(super) fn moment(ms: Option<u64>) -> Value {
+    ms.map_or(Value::Null, rfc3339)
 }
 
 /// A moment as RFC 3339 in UTC; null if it lies beyond what that can say.

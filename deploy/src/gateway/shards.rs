@@ -208,7 +208,8 @@ impl Shards {
             match reply {
                 Reply::Threads(page) => threads.extend(page),
                 Reply::Damaged(reason) => return Err(SubmitError::Unavailable(reason)),
-                Reply::Thread(_) | Reply::Outputs(..) | Reply::UnknownThread => {}
+                // A question about a shard's threads is answered with a page of them.
+                _ => {}
             }
         }
         threads.sort_by_key(|standing| standing.thread);

@@ -159,7 +159,7 @@ impl Subscription {
                 self.ended = true;
                 return Some(Event::End(format!("the thread cannot be read: {reason}")));
             }
-            Ok(Reply::Threads(_)) => unreachable!("invariant: a question about one thread is not answered with a list"),
+            Ok(_) => unreachable!("invariant: a question about outputs or a standing is answered with them"),
             // New ends may be there already.
             Err(SubmitError::Interrupted(_)) => {}
             // The shard is being started again, or the process stops, which the buffer says.

@@ -1,12 +1,12 @@
-//! Threads: `GET /v1/threads`, `GET /v1/threads/{thread}`, `POST /v1/threads/{thread}/stop`.
+//! Threads: `GET /v1/threads`, `GET /v1/threads/{thread}` and what is below it (`why`, `view`, `records`), `POST …/stop`.
 //!
 //! In: which threads. Out: where they stand; a stop is answered when it is on stable storage. Always: asking wakes nobody.
 
 use super::body::{self, Fields};
 use super::messages;
-use super::outputs;
 use super::problem::Problem;
 use super::server::{AppState, Parameters, ThreadPath};
+use super::{outputs, view};
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
@@ -22,32 +22,74 @@ pub(super) async fn list(
     State(app): State<AppState>,
     Parameters(mut parameters): Parameters,
 ) -> Result<Json<Value>, Problem> {
-    let after = parameters.take_string("after")?;
-    let limit = parameters.take_string("limit")?;
+    let (after, limit) = page(&mut parameters)?;
     parameters.finish("after, limit")?;
     let after = after
         .map(|text| text.parse().map_err(|error| Problem::field("after", format!("{text:?} is no thread: {error}."))))
         .transpose()?;
-    let limit = match limit {
-        None => PAGE_LENGTH,
-        Some(text) => text.parse().ok().filter(|limit| (1..=PAGE_LENGTH_MAX).contains(limit)).ok_or_else(|| {
-            Problem::field("limit", format!("limit is {text:?}; it has to be a number from 1 to {PAGE_LENGTH_MAX}."))
-        })?,
-    };
     let (threads, next) = app.shards.threads(after, limit).await?;
     let threads: Vec<Value> = threads.iter().map(outputs::standing).collect();
     Ok(Json(json!({"threads": threads, "next": next.map(|thread| thread.to_string())})))
 }
 
 pub(super) async fn get(State(app): State<AppState>, ThreadPath(address): ThreadPath) -> Result<Json<Value>, Problem> {
-    match app.shards.query(Query::Thread(address.thread)).await? {
-        Reply::Thread(standing) => Ok(Json(outputs::standing(&standing))),
-        Reply::UnknownThread => Err(Problem::unknown_thread()),
-        Reply::Damaged(reason) => Err(Problem::damaged(reason)),
-        Reply::Outputs(..) | Reply::Threads(_) => {
-            unreachable!("invariant: a question about a thread's standing is answered with it")
-        }
+    ask(&app, Query::Thread(address.thread)).await
+}
+
+pub(super) async fn why(State(app): State<AppState>, ThreadPath(address): ThreadPath) -> Result<Json<Value>, Problem> {
+    ask(&app, Query::Why(address.thread)).await
+}
+
+pub(super) async fn view(
+    State(app): State<AppState>,
+    ThreadPath(address): ThreadPath,
+    Parameters(mut parameters): Parameters,
+) -> Result<Json<Value>, Problem> {
+    let (after, limit) = page(&mut parameters)?;
+    parameters.finish("after, limit")?;
+    let after = number(after)?.try_into().unwrap_or(usize::MAX);
+    ask(&app, Query::View { thread: address.thread, after, limit }).await
+}
+
+pub(super) async fn records(
+    State(app): State<AppState>,
+    ThreadPath(address): ThreadPath,
+    Parameters(mut parameters): Parameters,
+) -> Result<Json<Value>, Problem> {
+    let (after, limit) = page(&mut parameters)?;
+    parameters.finish("after, limit")?;
+    ask(&app, Query::Records { thread: address.thread, after: number(after)?, limit }).await
+}
+
+/// Asks about one thread.
+async fn ask(app: &AppState, question: Query) -> Result<Json<Value>, Problem> {
+    let thread = question.thread();
+    let reply = app.shards.query(question).await?;
+    match view::reply(thread, &reply) {
+        Some(shown) => Ok(Json(shown)),
+        None => match reply {
+            Reply::Damaged(reason) => Err(Problem::damaged(reason)),
+            _ => Err(Problem::unknown_thread()),
+        },
     }
+}
+
+/// Which page is asked for: where it begins, and how long it is.
+fn page(parameters: &mut Fields) -> Result<(Option<String>, usize), Problem> {
+    let after = parameters.take_string("after")?;
+    let limit = match parameters.take_string("limit")? {
+        None => PAGE_LENGTH,
+        Some(text) => text.parse().ok().filter(|limit| (1..=PAGE_LENGTH_MAX).contains(limit)).ok_or_else(|| {
+            Problem::field("limit", format!("limit is {text:?}; it has to be a number from 1 to {PAGE_LENGTH_MAX}."))
+        })?,
+    };
+    Ok((after, limit))
+}
+
+/// A place counted from the beginning; 0 when none is named.
+fn number(after: Option<String>) -> Result<u64, Problem> {
+    let Some(text) = after else { return Ok(0) };
+    text.parse().map_err(|_| Problem::field("after", format!("after is {text:?}; it has to be the `next` of a page.")))
 }
 
 pub(super) async fn stop(

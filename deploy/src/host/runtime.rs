@@ -8,6 +8,7 @@ use super::TOOLS_READY_MS;
 use super::embedded::{self, Adapters, Shard};
 use crate::capability::CapabilityKey;
 use crate::catalog::Catalog;
+use crate::clock::Clock;
 use crate::conversation::Conversation;
 use crate::gateway::{self, Gateway, GatewayError, Shards, name};
 use crate::journal::{FileDisk, Journal, JournalError, JournalHandle, MemoryDisk, Options};
@@ -15,7 +16,7 @@ use crate::model::{self, Model, Scripted};
 use crate::port::{FromAdapter, ToAdapter};
 use crate::tool::{self, LocalTool, Tools};
 use crate::{timer, tool::Trouble};
-use slackwater_core::port::{FromGateway, ToGateway};
+use slackwater_core::port::{FromGateway, FromModel, ToGateway};
 use slackwater_core::record::Bounds;
 use std::io;
 use std::path::PathBuf;
@@ -73,6 +74,7 @@ pub struct Builder {
     tools: tool::Config,
     gateway: gateway::Config,
     journal: Options,
+    clock: Clock,
 }
 
 impl Default for Builder {
@@ -89,6 +91,7 @@ impl Default for Builder {
             tools: tool::Config::default(),
             gateway: gateway::Config { listen, ..gateway::Config::default() },
             journal: Options::default(),
+            clock: Clock::system(),
         }
     }
 }
@@ -152,6 +155,12 @@ impl Builder {
         self
     }
 
+    /// The clock that timers and arrivals go by; the system's, unless told otherwise.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     /// Starts it, and returns when it is ready.
     ///
     /// # Errors
@@ -198,12 +207,14 @@ impl Builder {
             tool::start(self.tools.clone(), self.local_tools.clone(), catalog.clone(), key, callback_base)?;
         let troubles = tools.ready(Duration::from_millis(TOOLS_READY_MS)).await;
         let (from_journal, to_journal, journal) = journal.start().map_err(Arc::new)?;
+        let (from_model, to_model) =
+            model::start(self.model.clone(), self.system.clone(), catalog, self.limits.clone(), self.bounds);
         let adapters = Adapters {
-            gateway: ends,
+            gateway: (self.clock.stamp(ends.0, FromGateway::arrival), ends.1),
             journal: (from_journal, to_journal),
-            model: model::start(self.model.clone(), self.system.clone(), catalog, self.limits.clone(), self.bounds),
-            tool: (from_tool, to_tool),
-            timer: timer::start(),
+            model: (self.clock.stamp(from_model, FromModel::arrival), to_model),
+            tool: (self.clock.stamp(from_tool, |arrival| Some(arrival)), to_tool),
+            timer: timer::start(&self.clock),
         };
         let shard = embedded::start(adapters).map_err(RuntimeError::Thread)?;
         Ok(Running { shard, journal, tools, troubles })

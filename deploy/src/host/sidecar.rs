@@ -107,7 +107,7 @@ pub fn tool() -> (FromAdapter<Arrival>, ToAdapter<ToTool>) {
 
 /// A shard's timers.
 pub fn timer() -> (FromAdapter<Arrival>, ToAdapter<ToTimer>) {
-    timers::start()
+    timers::start(&crate::clock::Clock::system())
 }
 
 /// What a shard's threads send each other: it comes back to the same shard.

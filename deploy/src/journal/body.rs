@@ -3,7 +3,7 @@
 //! In: a value. Out: a version byte and the value in postcard, appended to a buffer; and back. Always: a body is read to
 //! its last byte or not at all.
 
-use postcard::ser_flavors::Flavor;
+use postcard::ser_flavors::{Flavor, Size};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use slackwater_core::id::CallId;
@@ -20,6 +20,12 @@ const REST_VERSION: u8 = 1;
 pub(super) fn write_record(record: &Record, to: &mut Vec<u8>) {
     to.push(RECORD_VERSION);
     write(record, to);
+}
+
+/// How long a value is in postcard, in bytes.
+pub(super) fn length<T: Serialize + ?Sized>(value: &T) -> u64 {
+    let length = postcard::serialize_with_flavor(value, Size::default());
+    length.expect("invariant: the words are plain data") as u64
 }
 
 /// Reads a record.

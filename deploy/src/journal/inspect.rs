@@ -135,7 +135,8 @@ impl Report {
     }
 }
 
-fn kind_of(record: &Record) -> &'static str {
+/// The name of a record's kind.
+pub(super) fn kind_of(record: &Record) -> &'static str {
     match record {
         Record::Message(_) => "message",
         Record::Completion(_) => "completion",

@@ -12,7 +12,7 @@
 //! | `scan`, `damage`, `recovery` | what a disk holds, what is wrong with it, and how it is made ready |
 //! | `writer` | group commit |
 //! | `reader`, `chain`, `query` | recalls and answers |
-//! | [`inspect`](mod@inspect) | what `doctor` says |
+//! | [`inspect`](mod@inspect), `still` | what `doctor` says; answers about a directory that nobody uses |
 //!
 //! ```text
 //! Journal::open(disk, options)?.start()? -> (FromAdapter<FromJournal>, ToAdapter<ToJournal>, JournalHandle)
@@ -35,6 +35,7 @@ mod reader;
 mod recovery;
 mod scan;
 mod shared;
+mod still;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -47,6 +48,7 @@ pub use handle::JournalHandle;
 pub use inspect::{Report, inspect};
 pub use options::Options;
 pub use shared::Counters;
+pub use still::Still;
 
 use crate::port::{FromAdapter, Inside, ToAdapter, ends};
 use handle::Running;

@@ -102,10 +102,12 @@ impl Reader {
         }
     }
 
-    fn reply(&self, question: Query) -> Result<Option<Reply>, JournalError> {
-        let thread = match question {
-            Query::Thread(thread) | Query::Outputs { thread, .. } => thread,
-            Query::Threads { after, limit, .. } => return self.threads(after, limit),
+    /// Nothing when the journal is closing.
+    pub(super) fn reply(&self, question: Query) -> Result<Option<Reply>, JournalError> {
+        let thread = match (question.thread(), &question) {
+            (Some(thread), _) => thread,
+            (None, Query::Threads { after, limit, .. }) => return self.threads(*after, *limit),
+            (None, _) => return Ok(Some(Reply::UnknownThread)),
         };
         let (ancestry, records) = match self.inherited(thread, Number::MAX)? {
             Some(Ok((_, records))) if records.is_empty() => return Ok(Some(Reply::UnknownThread)),
@@ -113,13 +115,7 @@ impl Reader {
             Some(Err(what)) => return Ok(Some(Reply::Damaged(what))),
             None => return Ok(None),
         };
-        Ok(Some(match question {
-            Query::Outputs { after, limit, .. } => {
-                let (outputs, all) = query::outputs(thread, records, after, limit);
-                Reply::Outputs(outputs, all)
-            }
-            _ => Reply::Thread(query::fold(thread, ancestry, records).standing()),
-        }))
+        Ok(Some(query::reply(question, thread, ancestry, records)))
     }
 
     /// The standings of the first threads by id. A damaged thread has none and is passed over; its own query names the
@@ -134,7 +130,7 @@ impl Reader {
             for thread in page {
                 match self.inherited(thread, Number::MAX)? {
                     Some(Ok((ancestry, records))) => {
-                        standings.push(query::fold(thread, ancestry, records).standing());
+                        standings.push(query::standing(thread, ancestry, records));
                     }
                     Some(Err(_)) => {}
                     None => return Ok(None),

@@ -17,7 +17,7 @@ use super::shared::{Counters, Shared};
 use hashbrown::HashMap;
 use slackwater_core::effect::Refusal;
 use slackwater_core::id::ThreadId;
-use slackwater_core::port::{FromJournal, Query, Rest, ToJournal};
+use slackwater_core::port::{FromJournal, Rest, ToJournal};
 use slackwater_core::record::{Arrival, Committed};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -107,13 +107,7 @@ impl Writer {
             ToJournal::Append(arrivals) => arrivals.into_iter().try_for_each(|arrival| self.append(arrival))?,
             ToJournal::Recall { thread, before } => self.read(Some(thread), ToReader::Recall { thread, before }),
             ToJournal::Rest(rest) => self.rests.push_back(rest),
-            ToJournal::Query(ticket, query) => {
-                let thread = match &query {
-                    Query::Thread(thread) | Query::Outputs { thread, .. } => Some(*thread),
-                    Query::Threads { .. } => None,
-                };
-                self.read(thread, ToReader::Query(ticket, query));
-            }
+            ToJournal::Query(ticket, query) => self.read(query.thread(), ToReader::Query(ticket, query)),
         }
         Ok(())
     }

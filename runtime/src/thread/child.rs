@@ -34,6 +34,16 @@ pub(super) struct Child {
     pub(super) subscription: Option<CallId>,
 }
 
+impl Child {
+    /// What it does, in a few words.
+    pub(super) fn task(&self) -> String {
+        match self.subscription {
+            None => head(&tools::instructions(&self.cause.arguments)),
+            Some(_) => format!("handles an event of {}", self.cause.name),
+        }
+    }
+}
+
 impl Thread {
     /// The thread comes into being as another one's child.
     pub(super) fn born(&mut self, step: &mut Step, birth: Birth) -> Outcome {
@@ -199,13 +209,8 @@ impl Thread {
     /// What `list_children` says.
     pub(super) fn list_children(&self) -> Answer {
         let living = self.children.iter().filter(|(_, child)| !child.closed);
-        let lines: Vec<String> = living
-            .take(CHILDREN_LISTED_MAX)
-            .map(|(id, child)| match child.subscription {
-                None => format!("{id}: {}", head(&tools::instructions(&child.cause.arguments))),
-                Some(_) => format!("{id}: handles an event of {}", child.cause.name),
-            })
-            .collect();
+        let lines: Vec<String> =
+            living.take(CHILDREN_LISTED_MAX).map(|(id, child)| format!("{id}: {}", child.task())).collect();
         let closed = self.children.len() - self.living;
         let text = match self.living {
             0 => format!("You have no children that are not closed; {closed} are closed."),

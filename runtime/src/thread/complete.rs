@@ -42,7 +42,7 @@ impl Thread {
     /// An answer is stale when no prompt that waits for one can have seen that much: another answer was applied after it
     /// was sent, so it was sent twice; or nothing was asked.
     fn is_stale(&self, step: &Step, seen: Number) -> bool {
-        seen >= step.number || self.asked.is_none_or(|first| seen < first)
+        seen >= step.number || self.asked.is_none_or(|(first, _)| seen < first)
     }
 
     /// What the prompt held is history, whether it was answered or not.

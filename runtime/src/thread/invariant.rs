@@ -116,7 +116,7 @@ impl Thread {
     /// Inputs stand in the order of their records, and so do turns; nothing comes from a record that was not applied.
     fn one_order_per_thread(&self) -> Result<(), String> {
         let marks = [self.triggered, self.settled, self.settled_at, self.interrupted, self.stopped];
-        if marks.into_iter().chain(self.asked).any(|mark| mark > self.last) {
+        if marks.into_iter().chain(self.asked.map(|(number, _)| number)).any(|mark| mark > self.last) {
             return Err("a mark lies after the last record".to_owned());
         }
         if self.pending.iter().any(|(number, _)| *number <= self.settled && self.settled < self.settled_at) {

@@ -29,8 +29,10 @@ mod post;
 mod sleep;
 mod standing;
 mod terms;
+mod why;
 
 pub use standing::{Standing, State};
+pub use why::Why;
 
 use crate::effect::{Due, Effect, Outcome, Output, Prompt, Shown};
 use crate::history::{AnsweredBy, Event, History, Item};
@@ -75,8 +77,8 @@ pub struct Thread {
     ids: BTreeMap<InputId, Number>,
     /// The last record that asks for a completion.
     triggered: Number,
-    /// The first record since the last answer at which a prompt was wanted: no prompt under way has seen less.
-    asked: Option<Number>,
+    /// The first record since the last answer at which a prompt was wanted, and its time: no prompt under way has seen less.
+    asked: Option<(Number, u64)>,
     /// The `seen` of the last completion or failure, and the number of its own record.
     settled: Number,
     settled_at: Number,
@@ -333,7 +335,7 @@ impl Thread {
     /// Notes since when the thread wants an answer, or nothing at all.
     fn note(&mut self, step: &Step) {
         if self.wants_completion() {
-            self.asked.get_or_insert(step.number);
+            self.asked.get_or_insert((step.number, step.at_ms));
             self.idle_since_ms = None;
         } else if self.open.is_empty() {
             self.idle_since_ms.get_or_insert(step.at_ms);

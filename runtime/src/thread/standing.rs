@@ -32,6 +32,8 @@ pub struct Standing {
     pub children: usize,
     /// How many subscriptions of it are active.
     pub subscriptions: usize,
+    /// What its records take in the journal, in bytes. The fold does not know: it says 0, and the journal fills it in.
+    pub bytes: u64,
 }
 
 /// What a thread is doing.
@@ -101,6 +103,7 @@ impl Thread {
             parent: self.family.as_ref().and_then(|family| family.ancestors.last().copied()),
             children: self.living,
             subscriptions: self.subscriptions.values().filter(|subscription| !subscription.ended).count(),
+            bytes: 0,
         }
     }
 }

@@ -3,9 +3,9 @@
 //! In: messages. Out: the thread's events from the first message on, in one form. Always: nothing is shown twice and nothing
 //! left out; which runtime answers is said when it is not the one that was asked for.
 
+use crate::command::Failure;
 pub(super) use crate::command::client::Told;
-use crate::command::client::{Client, Events};
-use crate::command::{Failure, serve};
+use crate::command::client::{Client, Events, running};
 use crate::config::{Config, Loaded};
 use crate::output;
 use serde_json::Value;
@@ -17,7 +17,6 @@ use slackwater_core::effect::Outcome;
 use slackwater_core::id::OutputId;
 use slackwater_core::port::{Query, Reply};
 use slackwater_core::record::{Content, Message, Origin, Proof, Record, Stop};
-use std::path::Path;
 
 /// A link to one thread.
 pub(super) struct Link {
@@ -71,9 +70,10 @@ impl Link {
                 Ok(Self { address, reach: Reach::Here { runtime: Box::new(runtime), events: None } })
             }
             Err(RuntimeError::Journal(error)) if matches!(*error, JournalError::Owned { .. }) => {
-                let client = running(&config.directory).await.ok_or_else(|| {
-                    Failure::Failed(format!("{error}; to talk to it, say where it listens with --url"))
-                })?;
+                let client =
+                    running(&config.directory, std::env::var("SLACKWATER_KEY").ok()).await.ok_or_else(|| {
+                        Failure::Failed(format!("{error}; to talk to it, say where it listens with --url"))
+                    })?;
                 output::note(format!(
                     "note: a runtime runs on {} already; talking to it at {}",
                     config.directory.display(),
@@ -220,12 +220,4 @@ fn address(thread: &str) -> Result<Address, Failure> {
 
 fn origin() -> Origin {
     Origin { who: "chat".to_owned(), proof: Proof::Process }
-}
-
-/// The runtime that runs on a directory, if it says where and answers there.
-async fn running(directory: &Path) -> Option<Client> {
-    let url = std::fs::read_to_string(directory.join(serve::URL_FILE)).ok()?;
-    let client = Client::new(url.trim(), std::env::var("SLACKWATER_KEY").ok()).ok()?;
-    client.get("/health").await.ok()?;
-    Some(client)
 }

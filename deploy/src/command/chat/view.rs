@@ -99,6 +99,10 @@ impl View {
                 output::note(format!("the model could not answer: {}", word("message")));
             }
             "stopped" => self.note("(stopped)"),
+            "spawned" => self.note(format!("made the child {}", word("child"))),
+            "report" => self.note(format!("\u{2190} report of {}: {}", word("from"), shortened(word("text")))),
+            "undelivered" => self.note(format!("not taken by {}: {}", word("to"), word("why"))),
+            "closed" => self.note("(closed; nothing more happens to this thread)"),
             _ => {}
         }
     }

@@ -1,0 +1,100 @@
+//! An assistant that has a question at night and waits with it until morning, on a clock that is set by hand.
+//!
+//! `cargo run -p slackwater --example night_approval` needs no key and no network, and is over in a moment: the night is one
+//! step of the clock. Look at the times in front: all of them are the clock's. From 23:30 to 08:00 the model is not asked once,
+//! and no thread is in memory.
+#![allow(clippy::print_stdout, reason = "it is what the example is for")]
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::json;
+use slackwater::clock::Clock;
+use slackwater::gateway::{Event, Subscription, outputs};
+use slackwater::model::{Reply, Scripted};
+use slackwater::sim::Asked;
+use slackwater::{LocalTool, Slackwater};
+use slackwater_core::id::OutputId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+const ZONE: &str = "Europe/Berlin";
+const QUESTION: &str = "Good morning. May I deploy 1.2?";
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Deploy {
+    version: String,
+}
+
+fn agent(asked: &Asked<'_>) -> Reply {
+    match &asked.lines()[..] {
+        [.., question, yes] if *question == format!("model: {QUESTION}") && yes == "user: yes" => {
+            Reply::silence().call("deploy", &json!({"version": "1.2"}))
+        }
+        [.., result] if result.starts_with("deploy: ") => Reply::text("1.2 is out."),
+        [.., woken] if woken.starts_with("sleep_until: ") => Reply::text(QUESTION),
+        _ => Reply::text("You sleep; I ask in the morning. ")
+            .call("sleep_until", &json!({"date": "2030-03-15", "time": "08:00", "timezone": ZONE})),
+    }
+}
+
+/// Tells what happens until the thread waits as is said.
+async fn tell(events: &mut Subscription, say: &impl Fn(String), until: &str) -> Outcome<()> {
+    while let Some(event) = events.next().await {
+        let Event::Output(output) = event else { continue };
+        let at = Timestamp::from_millisecond(output.at_ms as i64)?.to_zoned(TimeZone::get(ZONE)?);
+        let line = outputs::line(&output);
+        say(format!("{}  {line}", at.strftime("%H:%M")));
+        if line == until {
+            return Ok(());
+        }
+    }
+    Err("the stream has ended".into())
+}
+
+pub(crate) async fn story(say: impl Fn(String)) -> Outcome<()> {
+    let evening = "2030-03-14T22:30:00Z".parse::<Timestamp>()?;
+    let clock = Clock::manual(evening.as_millisecond() as u64);
+    let prompts = Arc::new(AtomicUsize::new(0));
+    let counted = prompts.clone();
+    let model = Scripted::from_fn(move |request| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        agent(&Asked { request })
+    });
+    let deploy = LocalTool::new("deploy", "Deploys a version.", async |deploy: Deploy, _| {
+        Ok::<_, String>(format!("{} deployed", deploy.version))
+    });
+    let runtime = Slackwater::builder().model(model).tool(deploy).clock(clock.clone()).start().await?;
+    let mut conversation = runtime.conversation("release")?;
+    let mut events = runtime.shards().subscribe(conversation.thread(), OutputId::default())?;
+    conversation.send("Release 1.2 when I have agreed. Good night.").await?;
+    tell(&mut events, &say, "waits for its timer, 2030-03-15T07:00:00Z").await?;
+    while runtime.shards().awake() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+
+    let before = prompts.load(Ordering::SeqCst);
+    for hour in 0..8 {
+        clock.advance(3_600_000);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert_eq!((prompts.load(Ordering::SeqCst), runtime.shards().awake()), (before, 0), "hour {hour}");
+    }
+    say(format!(
+        "THE NIGHT: {} prompts, {} threads in memory",
+        prompts.load(Ordering::SeqCst) - before,
+        runtime.shards().awake()
+    ));
+    clock.advance(1_800_000);
+    tell(&mut events, &say, "waits for any input").await?;
+    clock.advance(300_000);
+    conversation.send("yes").await?;
+    tell(&mut events, &say, "waits for any input").await?;
+    Ok(runtime.stop().await?)
+}
+
+#[tokio::main]
+async fn main() -> Outcome<()> {
+    story(|line| println!("{line}")).await
+}
