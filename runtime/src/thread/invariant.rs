@@ -4,9 +4,10 @@
 //! `doctor` call it and the hot path does not.
 
 use super::{
-    CALLS_PER_TURN_MAX, CHILDREN_LIVING_MAX, EVENT_CHILDREN_MAX, EVENTS_QUEUED_MAX, PENDING_MAX, REFUSED_TURNS_MAX,
-    Thread,
+    CALLS_PER_TURN_MAX, CHILDREN_LIVING_MAX, Call, EVENT_CHILDREN_MAX, EVENTS_QUEUED_MAX, PENDING_MAX, Phase,
+    QUESTIONS_MAX, REFUSED_TURNS_MAX, Thread,
 };
+use crate::thread::ask::Fate;
 use crate::history::{History, Item};
 use crate::id::{CallId, Number};
 use crate::record::Block;
@@ -58,7 +59,7 @@ type Invariant = fn(&Thread) -> Result<(), String>;
 // Methods and not functions: Hydro compiles a copy of this module's private functions, which sees no private fields.
 impl Thread {
     /// The invariants, in the order in which they are checked.
-    const INVARIANTS: [(&str, Invariant); 9] = [
+    const INVARIANTS: [(&str, Invariant); 10] = [
         ("every_call_has_one_result", Thread::every_call_has_one_result),
         ("every_answer_is_kept", Thread::every_answer_is_kept),
         ("one_order_per_thread", Thread::one_order_per_thread),
@@ -68,6 +69,7 @@ impl Thread {
         ("every_queue_is_bounded", Thread::every_queue_is_bounded),
         ("a_closed_thread_is_at_rest", Thread::a_closed_thread_is_at_rest),
         ("every_post_has_a_name", Thread::every_post_has_a_name),
+        ("every_question_has_its_call", Thread::every_question_has_its_call),
     ];
 
     /// In the history exactly the open calls have no answer, and in a prompt every call has one.
@@ -108,7 +110,8 @@ impl Thread {
         let is_alone = self.family.is_none() && self.children.is_empty() && self.subscriptions.is_empty();
         for item in self.view().to_vec().into_iter().skip(self.inherited) {
             if let Item::Event(event) = &**item
-                && !((!is_alone || results.contains(&event.id.number)) && events.insert(event.id))
+                && !((!is_alone || results.contains(&event.id.number) || self.noticed.contains(&event.id.number))
+                    && events.insert(event.id))
             {
                 return Err(format!("event {} is there twice or follows from no result", event.id));
             }
@@ -212,6 +215,37 @@ impl Thread {
         Ok(())
     }
 
+    /// An open question and a call that waits for its answer belong together, one to one; only a call that something is expected
+    /// of times out; and what was asked comes from a record that was applied.
+    fn every_question_has_its_call(&self) -> Result<(), String> {
+        let asking: BTreeMap<Number, CallId> = self
+            .calls()
+            .filter_map(|(id, call)| if let Phase::Asking(question) = call.phase { Some((question, id)) } else { None })
+            .collect();
+        let open: BTreeMap<Number, CallId> = self
+            .questions
+            .iter()
+            .filter(|(_, question)| question.fate == Fate::Open)
+            .map(|(&number, question)| (number, question.call))
+            .collect();
+        if asking != open {
+            return Err(format!("open questions are {open:?}, calls that wait for an answer {asking:?}"));
+        }
+        if self.questions.len() > QUESTIONS_MAX
+            || self.questions.keys().chain(&self.noticed).any(|number| *number > self.last)
+        {
+            return Err(format!("{} questions, or one from a record that was not applied", self.questions.len()));
+        }
+        let times_out = |(_, call): &(CallId, &Call)| call.due_ms.is_some();
+        let cannot = |(_, call): &(CallId, &Call)| {
+            call.is_sleep() || call.phase == Phase::Dropped || self.awaits_approval(call)
+        };
+        match self.calls().filter(times_out).find(cannot) {
+            Some((id, call)) => Err(format!("{id} times out at {:?} and is {:?}", call.due_ms, call.phase)),
+            None => Ok(()),
+        }
+    }
+
     /// What is owed to other threads comes from records that were applied; and each of theirs was taken by one record.
     fn every_post_has_a_name(&self) -> Result<(), String> {
         if self.outbox.keys().any(|id| id.from != self.id || id.number > self.last) {
@@ -233,7 +267,6 @@ mod tests {
     use crate::history::{Answered, AnsweredBy, Event};
     use crate::id::{InputId, PostId, ThreadId};
     use crate::record::Content;
-    use crate::thread::{Call, Phase};
     use std::sync::Arc;
 
     const CALL: CallId = CallId { number: 2, index: 0 };
@@ -270,7 +303,8 @@ mod tests {
     }
 
     fn call(phase: Phase) -> Call {
-        Call { provider_id: "p".into(), name: "build".into(), arguments: "{}".into(), since_ms: 0, phase }
+        let (provider_id, name, arguments) = ("p".into(), "build".into(), "{}".into());
+        Call { provider_id, name, arguments, since_ms: 0, phase, approved: None, due_ms: None }
     }
 
     #[test]
