@@ -89,6 +89,7 @@ pub(crate) fn builder(config: &Config) -> Result<(Builder, String), Failure> {
         .directory(&config.directory)
         .system(config.agent.system.as_str())
         .tool_config(config.tool.clone())
+        .approvals(config.approvals.clone())
         .gateway_config(config.gateway.clone())
         .journal_options(config.journal.clone())
         .model_config(&config.model)

@@ -125,9 +125,16 @@ impl Builder {
         self
     }
 
-    /// The tool servers.
+    /// The tool servers. What was said of approvals stays.
     pub fn tool_config(mut self, config: tool::Config) -> Self {
-        self.tools = config;
+        let approvals = std::mem::take(&mut self.tools.approvals);
+        self.tools = tool::Config { approvals, ..config };
+        self
+    }
+
+    /// Which calls wait for a person's approval. Without a word: those of tools that say that they are destructive.
+    pub fn approvals(mut self, approvals: tool::Approvals) -> Self {
+        self.tools.approvals = approvals;
         self
     }
 

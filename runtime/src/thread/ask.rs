@@ -6,7 +6,7 @@
 
 use super::open::Chosen;
 use super::{Answer, Call, Phase, QUESTIONS_MAX, Step, Thread};
-use crate::effect::{Outcome, Refusal, Shown};
+use crate::effect::{Effect, Outcome, Refusal, Shown};
 use crate::history::AnsweredBy;
 use crate::id::{CallId, Number};
 use crate::record::{self, Asks, Decision, Verdict};
@@ -78,8 +78,12 @@ impl Thread {
         if let Some(known) = replaced {
             self.withdraw(known);
         }
-        let Some(call) = self.call_mut(id) else { unreachable!("the call was found just now") };
+        let call = self.call_mut(id).expect("invariant: the call was found just now");
         call.phase = Phase::Asking(step.number);
+        // A tool was to do it before the rules were others: its time begins with the approval.
+        if is_approval && call.due_ms.take().is_some() {
+            step.effects.push(Effect::Disarm { thread: step.thread, call: id });
+        }
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
         step.tell(Shown::Question { question: step.number, call: id, name, arguments, asks: asks.clone() });
         self.questions.insert(step.number, Question { call: id, asks, since_ms: step.at_ms, fate: Fate::Open });
@@ -115,9 +119,7 @@ impl Thread {
         self.ids.insert(name, step.number);
         self.close_question(number, Fate::Answered);
         step.tell(Shown::Verdict { question: number, call: id, origin, answer: answer.clone() });
-        let Some(call) = self.call_mut(id) else {
-            unreachable!("invariant: every_question_has_its_call: {id} is asked for and gone")
-        };
+        let call = self.call_mut(id).expect("invariant: every_question_has_its_call: an open question's call is there");
         call.phase = phase;
         match answer {
             Decision::Deny { reason } => self.deny(step, id, reason),

@@ -24,7 +24,8 @@ impl Thread {
     /// more time than before.
     pub(super) fn deadline(&mut self, step: &mut Step, id: CallId, due_ms: u64) -> Outcome {
         let thread = self.id;
-        let unasked = self.open.get(&id).is_some_and(|call| self.awaits_approval(call));
+        let call = self.open.get(&id).or_else(|| self.substituted.get(&id));
+        let unasked = call.is_some_and(|call| self.awaits_approval(call));
         if let Some(call) = self.call_mut(id)
             && call.due_ms.is_none()
             && !(unasked || call.is_sleep() || call.phase == Phase::Dropped)

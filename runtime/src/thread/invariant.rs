@@ -266,7 +266,8 @@ mod tests {
     use super::*;
     use crate::history::{Answered, AnsweredBy, Event};
     use crate::id::{InputId, PostId, ThreadId};
-    use crate::record::Content;
+    use crate::record::{Asks, Content};
+    use crate::thread::ask::Question;
     use std::sync::Arc;
 
     const CALL: CallId = CallId { number: 2, index: 0 };
@@ -307,6 +308,10 @@ mod tests {
         Call { provider_id, name, arguments, since_ms: 0, phase, approved: None, due_ms: None }
     }
 
+    fn question(fate: Fate) -> Question {
+        Question { call: CALL, asks: Asks::Approval { reason: String::new() }, since_ms: 0, fate }
+    }
+
     #[test]
     fn each_invariant_catches_a_thread_that_breaks_it() {
         // Inside the test, because Hydro compiles a copy of what stands beside it, which sees no private fields.
@@ -343,6 +348,12 @@ mod tests {
         caught("one_order_per_thread", |t| t.pending.push_back((10, user(10))));
         caught("one_order_per_thread", |t| t.pending.push_back((1, user(1))));
         caught("same_id_once", |t| t.ids.extend([(InputId("a".into()), 1), (InputId("b".into()), 1)]));
+        caught("every_question_has_its_call", |t| t.open.insert(CALL, call(Phase::Asking(3))).map_or((), drop));
+        caught("every_question_has_its_call", |t| t.questions.insert(3, question(Fate::Open)).map_or((), drop));
+        caught("every_question_has_its_call", |t| t.questions.insert(10, question(Fate::Answered)).map_or((), drop));
+        caught("every_question_has_its_call", |t| {
+            t.substituted.insert(CallId { number: 1, index: 0 }, Call { due_ms: Some(9), ..call(Phase::Dropped) });
+        });
         caught("a_prompt_asks_something", |t| {
             t.open.clear();
             t.history =
