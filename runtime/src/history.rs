@@ -77,10 +77,7 @@ pub enum AnsweredBy {
 impl AnsweredBy {
     /// Whether the model should read the answer as a failure.
     pub fn is_error(self) -> bool {
-        matches!(
-            self,
-            AnsweredBy::ToolFailure | AnsweredBy::Refusal | AnsweredBy::TimedOut | AnsweredBy::Denied
-        )
+        matches!(self, AnsweredBy::ToolFailure | AnsweredBy::Refusal | AnsweredBy::TimedOut | AnsweredBy::Denied)
     }
 
     /// Whether it stands for a result that may still come.

@@ -129,7 +129,8 @@ fn a_message_while_an_approval_is_pending_and_the_approval_after_it_are_both_see
     assert_eq!(asked(&story.decides("yes", 3, Decision::Approve)), ["approved dispatch 2.0 deploy"]);
     assert!(story.thread.rest().is_none());
     story.result(2, 0, "1.2 is out");
-    let expected = ["user: deploy it", "turn: [deploy]", HELD, "user: and tell me the time", "event of deploy-id: 1.2 is out"];
+    let expected =
+        ["user: deploy it", "turn: [deploy]", HELD, "user: and tell me the time", "event of deploy-id: 1.2 is out"];
     assert_eq!(story.prompt().unwrap(), expected);
 }
 
@@ -175,7 +176,8 @@ fn a_stop_withdraws_every_question() {
     assert_eq!(refused(&story.decides("yes", 3, Decision::Approve).outcome), Refusal::QuestionWithdrawn);
     assert_eq!(story.prompt(), None);
     story.message("c", "go on");
-    let notice = "event of deploy-id: Not done, and not to be approved any more, because this thread was stopped: deploy.";
+    let notice =
+        "event of deploy-id: Not done, and not to be approved any more, because this thread was stopped: deploy.";
     assert_eq!(story.prompt().unwrap()[5..], [notice, "user: go on"]);
 }
 
@@ -300,10 +302,14 @@ fn a_stop_may_include_all_below() {
     let again = tree.apply(ROOT, Record::StopAll(stop("all")));
     assert!(matches!(again.outcome, Outcome::Duplicate(_)) && again.effects.is_empty());
     // Only a parent's word counts.
-    let posts: Vec<PostBody> = tree.posts.iter().filter_map(|arrival| match &arrival.record {
-        Record::Post(post) => Some(post.body.clone()),
-        _ => None,
-    }).collect();
+    let posts: Vec<PostBody> = tree
+        .posts
+        .iter()
+        .filter_map(|arrival| match &arrival.record {
+            Record::Post(post) => Some(post.body.clone()),
+            _ => None,
+        })
+        .collect();
     assert_eq!(posts, []);
 }
 

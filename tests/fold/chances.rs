@@ -291,4 +291,3 @@ pub(crate) fn chances() -> impl Strategy<Value = Vec<Chance>> {
         chances
     })
 }
-

@@ -85,7 +85,10 @@ fn effects_have_names() {
                     assert!(outputs.insert(output.id));
                 }
                 Effect::Dispatch(dispatch) if dispatch.approved => {
-                    assert!(dispatches.contains(&dispatch.call), "what is approved was asked before, under the same name");
+                    assert!(
+                        dispatches.contains(&dispatch.call),
+                        "what is approved was asked before, under the same name"
+                    );
                 }
                 Effect::Dispatch(dispatch) => {
                     assert_eq!(dispatch.call.number, record.number);

@@ -229,9 +229,13 @@ pub(crate) fn asked(applied: &Applied) -> Vec<String> {
     let asks = applied.effects.iter().filter_map(|effect| match effect {
         Effect::Prompt(prompt) => Some(format!("prompt {}", prompt.seen)),
         Effect::Cut { seen, .. } => Some(format!("cut {seen}")),
-        Effect::Dispatch(dispatch) if dispatch.approved => Some(format!("approved dispatch {} {}", dispatch.call, dispatch.name)),
+        Effect::Dispatch(dispatch) if dispatch.approved => {
+            Some(format!("approved dispatch {} {}", dispatch.call, dispatch.name))
+        }
         Effect::Dispatch(dispatch) => Some(format!("dispatch {} {}", dispatch.call, dispatch.name)),
-        Effect::Respond(respond) => Some(format!("respond {} to {} at {}", respond.selected, respond.call, respond.url)),
+        Effect::Respond(respond) => {
+            Some(format!("respond {} to {} at {}", respond.selected, respond.call, respond.url))
+        }
         Effect::Close(thread) => Some(format!("close {thread}")),
         Effect::Cancel(dispatch) => Some(format!("cancel {} {}", dispatch.call, dispatch.name)),
         Effect::Arm { call, .. } => Some(format!("arm {call}")),

@@ -366,7 +366,11 @@ impl World {
             }),
             "the history is append-only"
         );
-        assert!(applied.effects.len() <= 3 * CALLS_PER_TURN_MAX + 8 + 2 * self.held.len(), "{} effects", applied.effects.len());
+        assert!(
+            applied.effects.len() <= 3 * CALLS_PER_TURN_MAX + 8 + 2 * self.held.len(),
+            "{} effects",
+            applied.effects.len()
+        );
         for effect in &applied.effects {
             self.ask(effect);
         }
@@ -425,8 +429,7 @@ impl World {
             waiting.clone().chain(self.timers.keys().copied()).chain(self.responding.keys().copied()).collect();
         assert_eq!(owed, open);
         let unarmed = self.timers.values().any(Option::is_none);
-        let in_flight =
-            self.thread.prompt().is_some() || waiting.count() > 0 || unarmed || !self.responding.is_empty();
+        let in_flight = self.thread.prompt().is_some() || waiting.count() > 0 || unarmed || !self.responding.is_empty();
         assert_eq!(self.thread.rest().is_none(), in_flight);
         let timers = self.timers.iter().map(|(id, due)| (*id, due.unwrap_or_default())).collect::<Vec<_>>();
         assert!(self.thread.rest().is_none_or(|rest| rest.timers == timers && rest.through == self.thread.last()));

@@ -69,6 +69,7 @@ pub struct Builder {
     limits: model::Limits,
     local_tools: Vec<LocalTool>,
     tools: tool::Config,
+    approvals: Option<tool::Approvals>,
     gateway: gateway::Config,
     journal: Options,
 }
@@ -84,6 +85,7 @@ impl Default for Builder {
             limits: model::Limits::default(),
             local_tools: Vec::new(),
             tools: tool::Config::default(),
+            approvals: None,
             gateway: gateway::Config { listen, ..gateway::Config::default() },
             journal: Options::default(),
         }
@@ -125,16 +127,16 @@ impl Builder {
         self
     }
 
-    /// The tool servers. What was said of approvals stays.
+    /// The tool servers.
     pub fn tool_config(mut self, config: tool::Config) -> Self {
-        let approvals = std::mem::take(&mut self.tools.approvals);
-        self.tools = tool::Config { approvals, ..config };
+        self.tools = config;
         self
     }
 
-    /// Which calls wait for a person's approval. Without a word: those of tools that say that they are destructive.
+    /// Which calls wait for a person's approval, in place of what the tools' configuration says. Without a word: those of
+    /// tools that say that they are destructive.
     pub fn approvals(mut self, approvals: tool::Approvals) -> Self {
-        self.tools.approvals = approvals;
+        self.approvals = Some(approvals);
         self
     }
 
@@ -192,8 +194,10 @@ impl Builder {
     ) -> Result<Running, RuntimeError> {
         let catalog = Catalog::default();
         let callback_base = gateway.base_url().to_owned();
+        let mut tools = self.tools.clone();
+        tools.approvals = self.approvals.clone().unwrap_or(tools.approvals);
         let (from_tool, to_tool, mut tools) =
-            tool::start(self.tools.clone(), self.local_tools.clone(), catalog.clone(), key, callback_base)?;
+            tool::start(tools, self.local_tools.clone(), catalog.clone(), key, callback_base)?;
         let troubles = tools.ready(Duration::from_millis(TOOLS_READY_MS)).await;
         let (from_journal, to_journal, journal) = journal.start().map_err(Arc::new)?;
         let adapters = Adapters {

@@ -148,6 +148,12 @@ fn kind_of(record: &Record) -> &'static str {
         Record::Post(_) => "post",
         Record::Delivered(_) => "delivered",
         Record::Event(_) => "event",
+        Record::Asked(_) => "asked",
+        Record::Answered(_) => "answered",
+        Record::Responded(_) => "responded",
+        Record::Deadline { .. } => "deadline",
+        Record::View(_) => "view",
+        Record::StopAll(_) => "stop all",
     }
 }
 

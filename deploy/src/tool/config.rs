@@ -3,8 +3,8 @@
 //! In: the `tool` table of a configuration file. Out: one source for each server. Always: a server is a URL or a command,
 //! and two servers never have the same label.
 
-use super::terms::Approvals;
 use super::Error;
+use super::terms::Approvals;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

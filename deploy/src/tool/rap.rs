@@ -8,9 +8,9 @@
 use super::config::{Config, Source};
 use super::discovery::{in_words, read_at_most};
 use super::keeper::{self, State};
+use super::lane::Job;
 use super::outbox::{Outbox, failed, now_ms, refused};
 use super::schema::Schemas;
-use super::lane::Job;
 use super::terms::Admitted;
 use super::wire::{CancelToolCall, CloseThread, Invocation, UserChoiceResponse};
 use super::{Error, lane, pause};

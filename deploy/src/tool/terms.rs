@@ -126,7 +126,8 @@ impl Terms {
         let Some(said) = fields.remove(OVERRIDE) else { return Ok(untouched()) };
         let seconds = serde_json::from_str::<f64>(said.get()).ok();
         let Some(seconds) = seconds.filter(|seconds| *seconds > 0.0 && *seconds <= OVERRIDE_SECONDS_MAX) else {
-            let why = format!("do not fit: at /{OVERRIDE}: it has to be a number above 0 and at most {OVERRIDE_SECONDS_MAX}");
+            let why =
+                format!("do not fit: at /{OVERRIDE}: it has to be a number above 0 and at most {OVERRIDE_SECONDS_MAX}");
             return Err(unfit(tool, why));
         };
         let rest = serde_json::to_string(&fields).expect("invariant: JSON that was read can be written");
@@ -210,9 +211,9 @@ mod tests {
             (&mild, rules(false, &["work"], &["work"]), true),
         ] {
             let (terms, _) = terms(annotations.clone(), None);
-            let asked = terms.admit(&dispatch(r#"{"n": 1}"#, false), &approvals, "t").is_err_and(|record| {
-                matches!(*record, Record::Asked(Question { asks: Asks::Approval { .. }, .. }))
-            });
+            let asked = terms
+                .admit(&dispatch(r#"{"n": 1}"#, false), &approvals, "t")
+                .is_err_and(|record| matches!(*record, Record::Asked(Question { asks: Asks::Approval { .. }, .. })));
             assert_eq!(asked, asks, "{annotations} {approvals:?}");
             assert!(terms.admit(&dispatch(r#"{"n": 1}"#, true), &approvals, "t").is_ok(), "it is approved");
             // Nobody is asked about a call that cannot be done.

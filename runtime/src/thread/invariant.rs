@@ -7,10 +7,10 @@ use super::{
     CALLS_PER_TURN_MAX, CHILDREN_LIVING_MAX, Call, EVENT_CHILDREN_MAX, EVENTS_QUEUED_MAX, PENDING_MAX, Phase,
     QUESTIONS_MAX, REFUSED_TURNS_MAX, Thread,
 };
-use crate::thread::ask::Fate;
 use crate::history::{History, Item};
 use crate::id::{CallId, Number};
 use crate::record::Block;
+use crate::thread::ask::Fate;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Checks a whole thread.
@@ -237,9 +237,8 @@ impl Thread {
             return Err(format!("{} questions, or one from a record that was not applied", self.questions.len()));
         }
         let times_out = |(_, call): &(CallId, &Call)| call.due_ms.is_some();
-        let cannot = |(_, call): &(CallId, &Call)| {
-            call.is_sleep() || call.phase == Phase::Dropped || self.awaits_approval(call)
-        };
+        let cannot =
+            |(_, call): &(CallId, &Call)| call.is_sleep() || call.phase == Phase::Dropped || self.awaits_approval(call);
         match self.calls().filter(times_out).find(cannot) {
             Some((id, call)) => Err(format!("{id} times out at {:?} and is {:?}", call.due_ms, call.phase)),
             None => Ok(()),

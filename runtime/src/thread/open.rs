@@ -92,14 +92,7 @@ impl Call {
 
     fn respond(&self, thread: ThreadId, call: CallId, chosen: &Chosen) -> Respond {
         let Chosen { question, url, selected } = chosen;
-        Respond {
-            thread,
-            call,
-            name: self.name.clone(),
-            question: *question,
-            url: url.clone(),
-            selected: *selected,
-        }
+        Respond { thread, call, name: self.name.clone(), question: *question, url: url.clone(), selected: *selected }
     }
 }
 
@@ -233,7 +226,10 @@ impl Thread {
         }
         if let Some(first) = unasked.first() {
             let names: Vec<&str> = unasked.iter().map(|call| call.name.as_str()).collect();
-            let text = format!("Not done, and not to be approved any more, because this thread was stopped: {}.", names.join(", "));
+            let text = format!(
+                "Not done, and not to be approved any more, because this thread was stopped: {}.",
+                names.join(", ")
+            );
             self.notice(step, &first.cause(), text);
         }
     }
