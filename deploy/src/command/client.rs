@@ -7,6 +7,7 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use serde_json::{Value, json};
 use sse_stream::{Sse, SseByteStream};
+use std::path::Path;
 use std::time::Duration;
 
 /// How long an answer may take.
@@ -53,6 +54,14 @@ pub(crate) struct Told {
     pub(crate) data: Value,
 }
 
+/// The runtime that runs on a directory, if it says where and answers there.
+pub(crate) async fn running(directory: &Path, key: Option<String>) -> Option<Client> {
+    let url = std::fs::read_to_string(directory.join(super::serve::URL_FILE)).ok()?;
+    let client = Client::new(url.trim(), key).ok()?;
+    client.get("/health").await.ok()?;
+    Some(client)
+}
+
 /// A client of one runtime.
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -87,9 +96,15 @@ impl Client {
         self.json(self.http.post(self.at(&path)).json(&json!({"text": text, "id": id}))).await
     }
 
-    /// Stops what a thread is doing.
-    pub(crate) async fn stop(&self, thread: &str) -> Result<Value, ClientError> {
-        self.json(self.http.post(self.at(&format!("/v1/threads/{thread}/stop")))).await
+    /// Stops what a thread is doing, perhaps with all below it.
+    pub(crate) async fn stop(&self, thread: &str, subtree: bool) -> Result<Value, ClientError> {
+        let request = self.http.post(self.at(&format!("/v1/threads/{thread}/stop")));
+        self.json(request.json(&json!({"subtree": subtree}))).await
+    }
+
+    /// Answers a question of a thread.
+    pub(crate) async fn answer(&self, thread: &str, answer: &Value) -> Result<Value, ClientError> {
+        self.json(self.http.post(self.at(&format!("/v1/threads/{thread}/answers"))).json(answer)).await
     }
 
     /// What is at a path.
@@ -110,11 +125,11 @@ impl Client {
     }
 
     async fn json(&self, request: reqwest::RequestBuilder) -> Result<Value, ClientError> {
-        let answer = self.answer(request.timeout(Duration::from_millis(ANSWER_MS))).await?;
+        let answer = self.response(request.timeout(Duration::from_millis(ANSWER_MS))).await?;
         answer.json().await.map_err(|error| self.unreachable(&error))
     }
 
-    async fn answer(&self, mut request: reqwest::RequestBuilder) -> Result<reqwest::Response, ClientError> {
+    async fn response(&self, mut request: reqwest::RequestBuilder) -> Result<reqwest::Response, ClientError> {
         if let Some(key) = &self.key {
             request = request.bearer_auth(key);
         }
@@ -190,7 +205,7 @@ impl Events {
         if let Some(after) = &self.after {
             request = request.header("last-event-id", after);
         }
-        let answer = self.client.answer(request).await?;
+        let answer = self.client.response(request).await?;
         Ok(SseByteStream::new(answer.bytes_stream().boxed()))
     }
 

@@ -3,6 +3,7 @@
 //! In: arguments. Out: what was asked for, on standard output, or a [`Failure`]. Always: a failure has an exit status, and
 //! words for the person who has to act.
 
+pub(crate) mod answer;
 pub(crate) mod chat;
 mod client;
 pub(crate) mod cluster;
