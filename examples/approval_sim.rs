@@ -1,60 +1,51 @@
-//! An agent that must not deploy before somebody has said yes to its question, tried in every order and with a crash anywhere.
+//! An agent that deploys, and must not do so before somebody has approved it: tried in every order, with a message that comes
+//! while the approval is pending, and with a crash anywhere.
 //!
-//! `cargo run -p slackwater --example approval_sim` prints how the careless one deploys unasked, and how much the careful
-//! one withstood.
+//! `cargo run -p slackwater --example approval_sim` prints how it deploys unasked when nothing says that its tool needs an
+//! approval, and how much it withstood when something does.
 #![allow(clippy::print_stdout, reason = "it is what the example is for")]
 
 use serde_json::{Value, json};
 use slackwater::model::Reply;
 use slackwater::sim::{Asked, Later, Sim};
+use slackwater_core::record::Decision;
 
-const QUESTION: &str = "Deploy 1.2? Say yes.";
-
-/// Takes any yes for an answer, also one that was sent before it had asked.
-pub(crate) fn careless(asked: &Asked<'_>) -> Reply {
-    if asked.result_of("deploy").is_some() {
-        Reply::text("Deployed.")
-    } else if asked.last_message().as_deref() == Some("yes") {
-        Reply::silence().call("deploy", &json!({ "version": "1.2" }))
-    } else {
-        Reply::text(QUESTION)
+/// Deploys once when it is told to, and says what is new.
+fn agent(asked: &Asked<'_>) -> Reply {
+    match asked.lines().iter().any(|line| line.contains("deploy(")) {
+        false => Reply::silence().call("deploy", &json!({ "version": "1.2" })),
+        true => Reply::text(asked.news().join("; ")),
     }
 }
 
-/// Takes only a yes that answers its question, which it has asked in full.
-pub(crate) fn careful(asked: &Asked<'_>) -> Reply {
-    match &asked.lines()[..] {
-        [.., question, yes] if *question == format!("model: {QUESTION}") && yes == "user: yes" => {
-            Reply::silence().call("deploy", &json!({ "version": "1.2" }))
-        }
-        [.., result] if result.starts_with("deploy: ") => Reply::text("Deployed."),
-        _ => Reply::text(QUESTION),
-    }
-}
-
-pub(crate) fn simulation(agent: fn(&Asked<'_>) -> Reply) -> Sim {
-    Sim::new()
+/// Whether somebody has to be asked is not the model's to say, and no text that it is sent changes it.
+pub(crate) fn simulation(needs_approval: bool) -> Sim {
+    let sim = Sim::new()
         .model(agent)
         .tool_once("deploy", |_: Value| Later::after_ms(60_000, "1.2 is out"))
         .send("ops", "ship 1.2")
-        .then("ops", "yes")
+        .then("ops", "yes, do it")
+        .approve("ops")
         .duplicates(0)
+        .together(1)
         .always(|now| {
-            for run in now.runs() {
-                let known = run.known();
-                let asked = known.iter().position(|line| *line == format!("model: {QUESTION}"));
-                let agreed = known.iter().rposition(|line| line == "user: yes");
-                assert!(asked.is_some() && asked < agreed, "deployed, and nobody had agreed: {known:?}");
-            }
-            assert!(now.runs().len() <= 1, "deployed twice");
+            let approved = now.decisions("ops").iter().filter(|decision| ***decision == Decision::Approve).count();
+            assert!(now.runs().len() <= approved, "deployed, and nobody had agreed");
         })
+        .check(|end| {
+            let (approved, last) = (end.decisions("ops").len(), end.prompts("ops").pop().unwrap_or_default());
+            assert_eq!(end.count("deploy"), approved, "what was approved is done, and once");
+            assert!(last.iter().any(|line| line == "user: yes, do it"), "{last:?}");
+            assert!(approved == 0 || last.iter().any(|line| line.ends_with("deploy: 1.2 is out")), "{last:?}");
+        });
+    if needs_approval { sim.needs_approval("deploy") } else { sim }
 }
 
 fn main() {
-    match simulation(careless).try_exhaustive() {
-        Err(failure) => println!("The careless agent: {failure}\n"),
-        Ok(report) => println!("The careless agent got away with it: {report:?}\n"),
+    match simulation(false).try_exhaustive() {
+        Err(failure) => println!("Without an approval: {failure}\n"),
+        Ok(report) => println!("Without an approval it got away with it: {report:?}\n"),
     }
-    let report = simulation(careful).exhaustive();
-    println!("The careful agent: {} executions, {} crashes.", report.executions, report.counts.crashes());
+    let report = simulation(true).exhaustive();
+    println!("With one: {} executions, {} crashes.", report.executions, report.counts.crashes());
 }

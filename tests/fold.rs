@@ -4,15 +4,19 @@
 //! asked and what clients are told. Always: nothing here has a clock, a disk or a dataflow; these are the rules alone.
 //!
 //! One file a family of rules, under `tests/fold/`: messages and completions (`turns`), calls and stops (`calls`), `sleeps`,
-//! `children`, `events`, `bounds`; `promises` are the design's, by their names; `properties` hold for any records at all. `story`, `world`
-//! and `tree` are how these tests speak: one thread told record by record, a world that answers it, and several threads.
+//! `asks`, `timeouts`, `children`, `events`, `bounds`; `promises` are the design's, by their names; `properties` hold for any records at all, which `chances` makes. `story`,
+//! `world` and `tree` are how these tests speak: one thread told record by record, a world that answers it, and several threads.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+#[path = "fold/asks.rs"]
+mod asks;
 #[path = "fold/bounds.rs"]
 mod bounds;
 #[path = "fold/calls.rs"]
 mod calls;
+#[path = "fold/chances.rs"]
+mod chances;
 #[path = "fold/children.rs"]
 mod children;
 #[path = "fold/conserved.rs"]
@@ -31,6 +35,8 @@ mod sleeps;
 mod story;
 #[path = "fold/terms.rs"]
 mod terms;
+#[path = "fold/timeouts.rs"]
+mod timeouts;
 #[path = "fold/tree.rs"]
 mod tree;
 #[path = "fold/turns.rs"]

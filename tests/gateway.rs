@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+#[path = "gateway/answers.rs"]
+mod answers;
 #[path = "gateway/bounds.rs"]
 mod bounds;
 #[path = "gateway/callbacks.rs"]

@@ -211,12 +211,12 @@ fn a_model_that_calls_again_after_an_interruption_is_found() {
 
 /// The example's agents: the careless one acts on what was said before its question.
 #[test]
-fn the_approval_example_finds_the_careless_agent() {
-    let failure = approval_sim::simulation(approval_sim::careless).try_exhaustive().unwrap_err();
+fn the_approval_example_finds_what_nobody_approved() {
+    let failure = approval_sim::simulation(false).try_exhaustive().unwrap_err();
     assert!(failure.how.contains("nobody had agreed"), "{failure}");
     assert_eq!(failure.steps.0, 4, "{failure}");
-    let again = approval_sim::simulation(approval_sim::careless).try_replay(&failure.replay).unwrap_err();
+    let again = approval_sim::simulation(false).try_replay(&failure.replay).unwrap_err();
     assert_eq!(again.story, failure.story);
-    let report = explored("the careful agent", &approval_sim::simulation(approval_sim::careful));
+    let report = explored("the agent that has to be approved", &approval_sim::simulation(true));
     assert_eq!((report.executions, report.counts.crashes()), (567, 554));
 }

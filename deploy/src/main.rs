@@ -59,6 +59,12 @@ enum Command {
     Serve(command::serve::Arguments),
     /// Talk to an agent: one turn, or a conversation
     Chat(command::chat::Arguments),
+    /// Approve a call that an agent wants to make
+    Approve(command::answer::Approve),
+    /// Deny a call that an agent wants to make
+    Deny(command::answer::Deny),
+    /// Make a choice that a tool asks for
+    Choose(command::answer::Choose),
     /// Watch an agent wait for a build, through a kill -9 of the runtime
     Demo(command::demo::Arguments),
     /// Draw the dataflow that runs the agents
@@ -165,6 +171,9 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(arguments) => command::serve::run(arguments),
         Command::Chat(arguments) => command::chat::run(arguments),
+        Command::Approve(arguments) => command::answer::approve(arguments),
+        Command::Deny(arguments) => command::answer::deny(arguments),
+        Command::Choose(arguments) => command::answer::choose(arguments),
         Command::Demo(arguments) => command::demo::run(arguments),
         Command::Graph(arguments) => command::graph::run(arguments),
         Command::Threads(arguments) => command::threads::run(arguments),

@@ -24,6 +24,8 @@ pub struct Settings {
     pub model: model::Config,
     /// Which tools there are.
     pub tool: tool::Config,
+    /// Which calls wait for a person's approval.
+    pub approvals: tool::Approvals,
     /// Where the gateway listens and whom it trusts.
     pub gateway: gateway::Config,
     /// How the journal is kept.
@@ -47,6 +49,7 @@ impl Default for Settings {
             agent: Agent::default(),
             model: model::Config::default(),
             tool: tool::Config::default(),
+            approvals: tool::Approvals::default(),
             gateway: gateway::Config::default(),
             journal: journal::Options::default(),
         }
@@ -64,6 +67,7 @@ impl fmt::Debug for Settings {
             .field("agent", &self.agent)
             .field("model", &self.model)
             .field("tool", &self.tool)
+            .field("approvals", &self.approvals)
             .field("gateway", &gateway)
             .field("journal", &self.journal)
             .finish()

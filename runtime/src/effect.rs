@@ -5,7 +5,7 @@
 
 use crate::history::{Answered, History, Item};
 use crate::id::{CallId, Number, OutputId, ThreadId};
-use crate::record::{Arrival, Bounds, End, FailureClass, Terms, Undelivered, Usage};
+use crate::record::{Arrival, Asks, Bounds, Decision, End, FailureClass, Origin, Terms, Undelivered, Usage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -46,6 +46,10 @@ pub enum Effect {
     /// Make this a record of another thread of the same tree: a post, or the receipt for one. A post is repeated after a
     /// crash until its receipt has come.
     Post(Arrival),
+    /// Tell a tool what was chosen. Repeated after a crash until the tool has it.
+    Respond(Respond),
+    /// Tell the tools that a thread has closed. Best effort, once; never waited for.
+    Close(ThreadId),
 }
 
 /// What is sent to the model, less what is the same for every thread of an agent (system text and tools). A prompt is
@@ -75,6 +79,27 @@ pub struct Dispatch {
     pub name: String,
     /// The arguments, JSON as text, as the model wrote them. Empty text stands for `{}`.
     pub arguments: String,
+    /// Whether a person has approved it. One that is not may have to be: then the question comes back in its place.
+    pub approved: bool,
+    /// The thread's ancestors: the root first, its parent last.
+    pub ancestors: Vec<ThreadId>,
+}
+
+/// A person's choice, for the tool that asked for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Respond {
+    /// Whose call.
+    pub thread: ThreadId,
+    /// Which.
+    pub call: CallId,
+    /// The tool's name.
+    pub name: String,
+    /// The question: the number of its record.
+    pub question: Number,
+    /// Where the tool wants to be told.
+    pub url: String,
+    /// The place of what was chosen among the choices, from 0.
+    pub selected: u32,
 }
 
 /// When a timer is due.
@@ -174,6 +199,39 @@ pub enum Shown {
         /// Why.
         why: Undelivered,
     },
+    /// A person is asked something.
+    Question {
+        /// The question's name.
+        question: Number,
+        /// The call that cannot go on without it.
+        call: CallId,
+        /// The tool.
+        name: String,
+        /// The call's arguments, JSON as text.
+        arguments: String,
+        /// What is asked.
+        asks: Asks,
+    },
+    /// A person has answered a question.
+    Verdict {
+        /// Which.
+        question: Number,
+        /// The call that it was asked for.
+        call: CallId,
+        /// Who answered.
+        origin: Origin,
+        /// What.
+        answer: Decision,
+    },
+    /// A tool has something for clients that show views.
+    View {
+        /// The call that it belongs to.
+        call: CallId,
+        /// Which kind of view.
+        view_type: String,
+        /// What it shows: the tool's own JSON as text.
+        content: String,
+    },
 }
 
 /// What a thread is suspended on.
@@ -195,6 +253,8 @@ pub enum Wait {
         since_ms: u64,
         /// Whether the tool has said that it took it over.
         accepted: bool,
+        /// When it times out, in milliseconds since the Unix epoch; nothing if it may take as long as it wants.
+        due_ms: Option<u64>,
     },
     /// A moment, or anything that arrives before.
     Timer {
@@ -210,6 +270,21 @@ pub enum Wait {
         /// The sleeping call, or nothing when the model has simply finished.
         call: Option<CallId>,
         /// Since when, in milliseconds since the Unix epoch.
+        since_ms: u64,
+    },
+    /// A person's answer to a question.
+    Question {
+        /// The question's name: the number of its record.
+        question: Number,
+        /// The call that it is asked for.
+        call: CallId,
+        /// The tool.
+        name: String,
+        /// The call's arguments, JSON as text.
+        arguments: String,
+        /// What is asked.
+        asks: Asks,
+        /// When it was asked, in milliseconds since the Unix epoch.
         since_ms: u64,
     },
 }
@@ -244,6 +319,16 @@ pub enum Refusal {
     SubscriptionEnded,
     /// The post is not for this thread.
     Unrelated,
+    /// The thread has asked no such question.
+    NoSuchQuestion,
+    /// The question has its answer.
+    QuestionAnswered,
+    /// Nobody waits for an answer any more: the call was stopped or has its result, or the tool has asked anew.
+    QuestionWithdrawn,
+    /// An answer of this kind does not fit the question.
+    WrongAnswer,
+    /// The question has no such choice.
+    NoSuchChoice,
 }
 
 impl Refusal {
@@ -254,9 +339,15 @@ impl Refusal {
             Refusal::QueueFull => Undelivered::QueueFull,
             Refusal::Damaged => Undelivered::Damaged,
             Refusal::UnknownThread => Undelivered::Unknown,
-            Refusal::NoSuchCall | Refusal::NoSuchSubscription | Refusal::SubscriptionEnded | Refusal::Unrelated => {
-                Undelivered::Unrelated
-            }
+            Refusal::NoSuchCall
+            | Refusal::NoSuchSubscription
+            | Refusal::SubscriptionEnded
+            | Refusal::Unrelated
+            | Refusal::NoSuchQuestion
+            | Refusal::QuestionAnswered
+            | Refusal::QuestionWithdrawn
+            | Refusal::WrongAnswer
+            | Refusal::NoSuchChoice => Undelivered::Unrelated,
         }
     }
 }

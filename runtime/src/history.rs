@@ -68,17 +68,21 @@ pub enum AnsweredBy {
     Interrupted,
     /// The substitute for a call that a stop cancelled.
     Cancelled,
+    /// The substitute for a call that took too long.
+    TimedOut,
+    /// A person, who did not let the call happen.
+    Denied,
 }
 
 impl AnsweredBy {
     /// Whether the model should read the answer as a failure.
     pub fn is_error(self) -> bool {
-        matches!(self, AnsweredBy::ToolFailure | AnsweredBy::Refusal)
+        matches!(self, AnsweredBy::ToolFailure | AnsweredBy::Refusal | AnsweredBy::TimedOut | AnsweredBy::Denied)
     }
 
     /// Whether it stands for a result that may still come.
     pub fn is_substitute(self) -> bool {
-        matches!(self, AnsweredBy::Interrupted | AnsweredBy::Cancelled)
+        matches!(self, AnsweredBy::Interrupted | AnsweredBy::Cancelled | AnsweredBy::TimedOut)
     }
 }
 

@@ -3,7 +3,7 @@
 //! In and out: each adapter is a pair of a stream and a sink, and these are their items; the same in one process, in a
 //! cluster (where an adapter is a Hydro sidecar) and in the simulator. Always: plain data that can be written down.
 
-use crate::effect::{Dispatch, Due, Outcome, Output, Prompt};
+use crate::effect::{Dispatch, Due, Outcome, Output, Prompt, Respond};
 use crate::history::Item;
 use crate::id::{CallId, Number, OutputId, ThreadId, Ticket, shard_of};
 use crate::record::{Arrival, Committed, Origin};
@@ -119,11 +119,15 @@ pub enum Part {
 /// What the tools are asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToTool {
-    /// Do this call. Answered by `Record::Accepted` and later `Record::Result`, or by the result at once. It may be
-    /// asked again under the same name after a crash.
+    /// Do this call. Answered by `Record::Accepted` and later `Record::Result`, or by the result at once; or, while it is
+    /// not approved, by `Record::Asked` instead. It may be asked again under the same name after a crash.
     Dispatch(Dispatch),
     /// Nobody waits for this call any more.
     Cancel(Dispatch),
+    /// Tell the tool what was chosen. Answered by `Record::Responded`, or by a result that says that it could not be told.
+    Respond(Respond),
+    /// This thread has closed.
+    Close(ThreadId),
 }
 
 /// What the timers are asked.

@@ -5,12 +5,14 @@
 //! variants and fields are only ever added at the end, with a new format version.
 
 pub mod bounds;
+pub mod post;
 pub mod terms;
 
 pub use bounds::Bounds;
+pub use post::{Birth, Cause, Post, PostBody, Receipt, Undelivered};
 pub use terms::Terms;
 
-use crate::id::{CallId, InputId, Number, PostId, ThreadId, Ticket};
+use crate::id::{CallId, InputId, Number, ThreadId, Ticket};
 use serde::{Deserialize, Serialize};
 
 /// One thing that happened to a thread.
@@ -45,6 +47,23 @@ pub enum Record {
     Event(SubscriptionEvent),
     /// The thread's bounds are these from here on.
     Bounds(Bounds),
+    /// A person is asked something on behalf of a call. The number of this record is the question's name.
+    Asked(Question),
+    /// A person answered a question.
+    Answered(Verdict),
+    /// A tool was told what was chosen, by the question's number.
+    Responded(Number),
+    /// The moment at which a call times out is known.
+    Deadline {
+        /// The call.
+        call: CallId,
+        /// When it times out, in milliseconds since the Unix epoch.
+        due_ms: u64,
+    },
+    /// A tool has something for clients that show views.
+    View(ViewUpdate),
+    /// Somebody asked the thread and all below it to stop what they are doing.
+    StopAll(Stop),
 }
 
 /// What a user wrote.
@@ -235,86 +254,86 @@ pub struct Stop {
     pub origin: Origin,
 }
 
-/// Something that one thread sends to another of the same tree.
+/// Something that a person is asked on behalf of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Post {
-    /// Its name, which says who sent it.
-    pub id: PostId,
-    /// What it is.
-    pub body: PostBody,
+pub struct Question {
+    /// The call that cannot go on without it.
+    pub call: CallId,
+    /// Who asks.
+    pub origin: Origin,
+    /// What is asked.
+    pub asks: Asks,
 }
 
-/// What one thread sends to another of the same tree.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum PostBody {
-    /// To a child: come into being.
-    Birth(Box<Birth>),
-    /// To a child: the parent's model says something.
-    Message(String),
-    /// To an ancestor: a report.
-    Report {
-        /// The child of the receiver in whose subtree the sender is.
-        branch: ThreadId,
-        /// What it says.
-        text: String,
-    },
-    /// To a child: close, with all below.
-    Close,
-    /// To the parent: the sender has closed.
-    Closed,
-}
-
-/// What a child is made of. Its parent's records are named and not copied.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Birth {
-    /// Its ancestors: the root first, its parent last.
-    pub ancestors: Vec<ThreadId>,
-    /// The last record of the parent that it inherits; no call was open after it.
-    pub through: Number,
-    /// Whether it inherits nothing.
-    pub fresh: bool,
-    /// The `spawn_thread` call that made it; the runtime's own for a child that was made for an event.
-    pub spawn: Cause,
-    /// The event that it was made for, and the call that subscribed to it.
-    pub event: Option<(Cause, Vec<Content>)>,
-    /// The terms on which it works, if they are not those of every agent.
-    pub terms: Option<Terms>,
-}
-
-/// The call that gave rise to something.
+/// What a person is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cause {
-    /// The tool's name.
-    pub name: String,
-    /// The provider's id of the call.
-    pub provider_id: String,
-    /// The arguments, JSON as text.
-    pub arguments: String,
-}
-
-/// What became of a post.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Receipt {
-    /// Which.
-    pub post: PostId,
-    /// Nothing when its receiver has it on stable storage; or why it does not take it.
-    pub refused: Option<Undelivered>,
-}
-
-/// Why a post was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Undelivered {
-    /// The receiver is closed.
-    Closed,
-    /// There is no such thread.
-    Unknown,
-    /// The receiver has too many inputs that its model has not seen.
-    QueueFull,
-    /// The receiver's records, or those that it inherits, are damaged on disk.
-    Damaged,
-    /// The receiver is no relative of the sender, or came into being already.
-    Unrelated,
+pub enum Asks {
+    /// Whether the call may be done at all. No tool has been asked to do it yet.
+    Approval {
+        /// Why somebody has to be asked.
+        reason: String,
+    },
+    /// Which of these it is to be. The tool waits for the answer.
+    Choice {
+        /// What is asked.
+        prompt: String,
+        /// What can be answered.
+        choices: Vec<String>,
+        /// The place of the default among the choices, from 0.
+        default: u32,
+        /// Where the tool wants to be told.
+        respond_to: String,
+    },
+    /// To authorize the tool somewhere. The tool notices that itself.
+    Authorization {
+        /// Where a person goes.
+        url: String,
+    },
+}
+
+/// A person's answer to a question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The sender's name for it.
+    pub id: InputId,
+    /// Who answered.
+    pub origin: Origin,
+    /// The question: the number of its record.
+    pub question: Number,
+    /// What was answered.
+    pub answer: Decision,
+}
+
+/// What a person answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// The call may be done.
+    Approve,
+    /// It may not.
+    Deny {
+        /// Why, for the model.
+        reason: Option<String>,
+    },
+    /// This one of the choices.
+    Choose {
+        /// Its place among them, from 0.
+        index: u32,
+    },
+}
+
+/// Something that a tool has for clients that show views. The model does not see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ViewUpdate {
+    /// The call that it belongs to.
+    pub call: CallId,
+    /// Who sent it.
+    pub origin: Origin,
+    /// Which kind of view, for example `diff`.
+    pub view_type: String,
+    /// What it shows: the tool's own JSON as text.
+    pub content: String,
 }
 
 /// Something that a subscription produced.
@@ -373,14 +392,6 @@ pub struct Committed {
     pub number: Number,
     /// What was committed.
     pub arrival: Arrival,
-}
-
-impl Post {
-    /// What its sender is told of it.
-    pub fn receipt(&self, at_ms: u64, refused: Option<Undelivered>) -> Arrival {
-        let record = Record::Delivered(Receipt { post: self.id, refused });
-        Arrival { ticket: None, thread: self.id.from, at_ms, record }
-    }
 }
 
 impl Record {

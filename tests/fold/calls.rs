@@ -30,7 +30,10 @@ fn a_call_is_dispatched_once_and_waits() {
     let standing = story.thread.standing();
     assert_eq!(standing.state, State::Working);
     let id = CallId { number: 2, index: 0 };
-    assert_eq!(standing.waits, [Wait::Call { call: id, name: "build".into(), since_ms: 2_000, accepted: true }]);
+    assert_eq!(
+        standing.waits,
+        [Wait::Call { call: id, name: "build".into(), since_ms: 2_000, accepted: true, due_ms: None }]
+    );
     story.result(2, 0, "built");
     assert_eq!(story.prompt().unwrap(), ["user: build it", "turn: [build]", "tool 2.0: built"]);
 }

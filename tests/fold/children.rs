@@ -152,9 +152,10 @@ fn a_thread_closes_itself_with_all_below_and_nothing_else() {
         tree.told.iter().rev().find(closed).unwrap().1,
         Shown::Closed { children: 1, subscriptions: 0, unseen: 0 }
     );
-    assert_eq!(tree.asked, [], "a call beside the one that closes is not begun");
+    assert_eq!(tree.asked, [Effect::Close(child)], "a call beside the one that closes is not begun");
     tree.deliver();
-    assert!(matches!(&tree.asked[..], [Effect::Cancel(dispatch)] if dispatch.thread == grandchild), "{:?}", tree.asked);
+    let [_, Effect::Cancel(cancelled), closed] = &tree.asked[..] else { panic!("{:?}", tree.asked) };
+    assert_eq!((cancelled.thread, closed), (grandchild, &Effect::Close(grandchild)));
     for thread in [child, grandchild] {
         assert_eq!(tree.threads[&thread].standing().state, State::Closed);
         assert!(tree.threads[&thread].prompt().is_none() && tree.threads[&thread].rest().is_some());

@@ -174,6 +174,6 @@ fn subscriptions_are_bounded_and_end_with_their_thread() {
     tree.asked.clear();
     tree.turn(child, vec![close(child)]);
     assert!(tree.reads(child).contains(&format!("{SUBSCRIPTIONS_MAX} subscriptions")), "{}", tree.reads(child));
-    assert_eq!(tree.asked.len(), SUBSCRIPTIONS_MAX, "each tool is told");
+    assert_eq!(tree.asked.len(), SUBSCRIPTIONS_MAX + 1, "each tool is told, and all that the thread has closed");
     assert_eq!(tree.event(child, watches[0], "a", None, false), Outcome::Refused(Refusal::Closed));
 }

@@ -106,12 +106,19 @@ fn effects_have_names() {
                     next += 1;
                     assert!(outputs.insert(output.id));
                 }
+                Effect::Dispatch(dispatch) if dispatch.approved => {
+                    assert!(
+                        dispatches.contains(&dispatch.call),
+                        "what is approved was asked before, under the same name"
+                    );
+                }
                 Effect::Dispatch(dispatch) => {
                     assert_eq!(dispatch.call.number, record.number);
                     assert!(dispatches.insert(dispatch.call), "{} was dispatched twice", dispatch.call);
                 }
                 Effect::Arm { call, .. } => {
-                    assert_eq!(call.number, record.number);
+                    let is_deadline = matches!(record.arrival.record, Record::Deadline { .. });
+                    assert_eq!(call.number == record.number, !is_deadline);
                     assert!(arms.insert(call), "{call} was armed twice");
                 }
                 Effect::Cancel(dispatch) => {
@@ -119,13 +126,15 @@ fn effects_have_names() {
                 }
                 Effect::Disarm { call, .. } => assert!(arms.contains(&call), "only what was armed is disarmed"),
                 Effect::Prompt(_) | Effect::Cut { .. } => panic!("prompts are the owner's to send"),
-                Effect::Post(_) => panic!("the thread is alone"),
+                Effect::Respond(respond) => assert!(respond.question < record.number, "it answers a question"),
+                Effect::Post(_) | Effect::Close(_) => panic!("the thread is alone"),
             }
         }
         for effect in thread.owed() {
             match effect {
                 Effect::Dispatch(dispatch) => assert!(dispatches.contains(&dispatch.call)),
                 Effect::Arm { call, .. } => assert!(arms.contains(&call)),
+                Effect::Respond(respond) => assert!(dispatches.contains(&respond.call)),
                 other => panic!("{other:?} is not owed"),
             }
         }
@@ -151,7 +160,8 @@ fn durable_before_act() {
                 Effect::Arm { call, .. } | Effect::Disarm { call, .. } => call.number,
                 Effect::Prompt(prompt) => prompt.seen,
                 Effect::Cut { seen, .. } => *seen,
-                Effect::Post(_) => panic!("the thread is alone"),
+                Effect::Respond(respond) => respond.question,
+                Effect::Post(_) | Effect::Close(_) => panic!("the thread is alone"),
             };
             assert!(named >= 1 && named <= last, "{effect:?} after record {last}");
         }

@@ -8,7 +8,7 @@ use crate::tree::{ROOT, report, spawn};
 use slackwater_core::flow::awake::{Awake, Moment, ToWorld};
 use slackwater_core::history::History;
 use slackwater_core::id::{Number, ThreadId};
-use slackwater_core::port::{FromJournal, ToJournal, ToModel};
+use slackwater_core::port::{FromJournal, ToJournal, ToModel, ToTool};
 use slackwater_core::record::{Arrival, Block, Committed, End};
 use slackwater_core::thread::{State, Thread, invariant};
 use std::collections::{BTreeMap, VecDeque};
@@ -49,7 +49,7 @@ impl Shard {
                     self.arriving.push_back(Arrival { ticket: None, thread: prompt.thread, at_ms: 1, record });
                 }
                 ToWorld::Post(arrival) => self.arriving.push_back(arrival),
-                ToWorld::Gateway(_) => {}
+                ToWorld::Gateway(_) | ToWorld::Tool(ToTool::Close(_)) => {}
                 other => panic!("nobody asked for {other:?}"),
             }
         }

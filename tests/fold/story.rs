@@ -7,8 +7,8 @@ use slackwater_core::effect::Effect;
 use slackwater_core::history::{AnsweredBy, History, Item};
 use slackwater_core::id::{CallId, InputId, Number, ThreadId};
 use slackwater_core::record::{
-    Arrival, Block, Bounds, Committed, Completion, Content, End, Failure, FailureClass, Message, Origin, Proof, Record,
-    Stop, ToolResult, Usage,
+    Arrival, Asks, Block, Bounds, Committed, Completion, Content, Decision, End, Failure, FailureClass, Message,
+    Origin, Proof, Question, Record, Stop, ToolResult, Usage, Verdict,
 };
 use slackwater_core::thread::{Applied, Thread, invariant};
 
@@ -90,6 +90,20 @@ impl Story {
         self.apply(Record::Armed { call: CallId { number, index }, due_ms })
     }
 
+    /// A person is asked something on behalf of a call.
+    pub(crate) fn asks(&mut self, number: Number, index: u16, asks: Asks) -> Applied {
+        self.apply(question(CallId { number, index }, asks))
+    }
+
+    /// A person answers.
+    pub(crate) fn decides(&mut self, id: &str, question: Number, answer: Decision) -> Applied {
+        self.apply(verdict(id, question, answer))
+    }
+
+    pub(crate) fn deadline(&mut self, number: Number, index: u16, due_ms: u64) -> Applied {
+        self.apply(Record::Deadline { call: CallId { number, index }, due_ms })
+    }
+
     pub(crate) fn fired(&mut self, number: Number, index: u16) -> Applied {
         self.apply(Record::Fired(CallId { number, index }))
     }
@@ -111,6 +125,23 @@ impl Drop for Story {
             assert!(replay(&self.records) == self.thread, "apply_is_deterministic: a replay gives another thread");
         }
     }
+}
+
+pub(crate) fn question(call: CallId, asks: Asks) -> Record {
+    Record::Asked(Question { call, origin: Origin::runtime(), asks })
+}
+
+pub(crate) fn verdict(id: &str, question: Number, answer: Decision) -> Record {
+    Record::Answered(Verdict { id: InputId(id.into()), origin: person(), question, answer })
+}
+
+pub(crate) fn approval() -> Asks {
+    Asks::Approval { reason: "it is destructive".into() }
+}
+
+pub(crate) fn choice(prompt: &str) -> Asks {
+    let choices = vec!["yes".into(), "no".into()];
+    Asks::Choice { prompt: prompt.into(), choices, default: 1, respond_to: "http://tool/answer".into() }
 }
 
 /// The thread that these records make.
@@ -181,6 +212,8 @@ fn line(item: &Item) -> String {
                 AnsweredBy::BuiltIn => "built in",
                 AnsweredBy::Interrupted => "interrupted",
                 AnsweredBy::Cancelled => "cancelled",
+                AnsweredBy::TimedOut => "timed out",
+                AnsweredBy::Denied => "denied",
             };
             format!("{by} {}: {}", answer.call, words(&answer.content))
         }
@@ -205,7 +238,14 @@ pub(crate) fn asked(applied: &Applied) -> Vec<String> {
     let asks = applied.effects.iter().filter_map(|effect| match effect {
         Effect::Prompt(prompt) => Some(format!("prompt {}", prompt.seen)),
         Effect::Cut { seen, .. } => Some(format!("cut {seen}")),
+        Effect::Dispatch(dispatch) if dispatch.approved => {
+            Some(format!("approved dispatch {} {}", dispatch.call, dispatch.name))
+        }
         Effect::Dispatch(dispatch) => Some(format!("dispatch {} {}", dispatch.call, dispatch.name)),
+        Effect::Respond(respond) => {
+            Some(format!("respond {} to {} at {}", respond.selected, respond.call, respond.url))
+        }
+        Effect::Close(thread) => Some(format!("close {thread}")),
         Effect::Cancel(dispatch) => Some(format!("cancel {} {}", dispatch.call, dispatch.name)),
         Effect::Arm { call, .. } => Some(format!("arm {call}")),
         Effect::Disarm { call, .. } => Some(format!("disarm {call}")),

@@ -3,11 +3,14 @@
 //! In: a tape of choices. Out: a life of records. Always: what the world has open is what the fold says is owed; a turn
 //! stands directly after what its prompt held; a record that comes again changes nothing; a crash loses nothing.
 
-use crate::story::{CALLS_PER_TURN_MAX, call, committed, completion, failure, message, person, replay, result, say};
+use crate::story::{
+    CALLS_PER_TURN_MAX, approval, call, choice, committed, completion, failure, message, person, question, replay,
+    result, say, verdict,
+};
 use slackwater_core::effect::{Due, Effect, Outcome, Prompt, Shown};
 use slackwater_core::history::Item;
 use slackwater_core::id::{CallId, InputId, Number};
-use slackwater_core::record::{Block, Committed, End, Origin, Proof, Record, Stop};
+use slackwater_core::record::{Asks, Block, Committed, Decision, End, Origin, Proof, Record, Stop};
 use slackwater_core::thread::{Applied, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -60,6 +63,13 @@ pub(crate) struct World {
     asked: BTreeMap<CallId, bool>,
     /// Calls that were cancelled and may be answered all the same.
     late: Vec<CallId>,
+    /// Questions that wait for an answer, by their numbers, and whether each is one for an approval.
+    questions: BTreeMap<Number, (CallId, bool)>,
+    /// Calls whose tool is to be told what was chosen.
+    responding: BTreeMap<CallId, Number>,
+    approved: BTreeSet<CallId>,
+    /// Calls that a message came before while they waited for an approval: what becomes of them is an event.
+    held: BTreeSet<CallId>,
     /// Timers; those without a moment are not armed yet.
     timers: BTreeMap<CallId, Option<u64>>,
     /// The messages taken, and how many late results.
@@ -80,6 +90,10 @@ impl World {
             prompt: None,
             asked: BTreeMap::new(),
             late: Vec::new(),
+            questions: BTreeMap::new(),
+            responding: BTreeMap::new(),
+            approved: BTreeSet::new(),
+            held: BTreeSet::new(),
             timers: BTreeMap::new(),
             messages: Vec::new(),
             events: 0,
@@ -109,7 +123,7 @@ impl World {
     }
 
     fn act(&mut self) {
-        match self.tape.pick(16) {
+        match self.tape.pick(18) {
             0..=3 if self.prompt.is_some() => self.model(),
             4..=7 if !self.asked.is_empty() || !self.late.is_empty() => self.tool(),
             8..=9 if !self.timers.is_empty() => self.timer(),
@@ -117,6 +131,8 @@ impl World {
             11 if self.tape.pick(3) == 0 => self.stop(),
             12 if !self.records.is_empty() => self.again(),
             13 if self.crashes => self.crash(),
+            14 if !self.questions.is_empty() => self.decide(),
+            15 if !self.responding.is_empty() => self.respond(),
             _ if self.answer_something() => {}
             _ => self.message(),
         }
@@ -130,6 +146,10 @@ impl World {
             self.tool();
         } else if !self.timers.is_empty() {
             self.timer();
+        } else if !self.responding.is_empty() {
+            self.respond();
+        } else if !self.questions.is_empty() {
+            self.decide();
         } else {
             return false;
         }
@@ -146,7 +166,12 @@ impl World {
     fn stop(&mut self) {
         self.inputs += 1;
         let id = InputId(format!("input {}", self.inputs));
+        // What was held and not approved will not be done: one event says so.
+        let held = self.questions.values().filter(|(call, approval)| *approval && self.held.contains(call)).count();
+        self.events += held.min(1);
         self.apply(Record::Stop(Stop { id, origin: person() }));
+        self.questions.clear();
+        self.held.clear();
         assert!(self.thread.prompt().is_none(), "a stopped thread does not go on");
     }
 
@@ -195,12 +220,74 @@ impl World {
             self.events += 1;
             return;
         };
-        if !accepted && self.tape.pick(3) == 1 {
-            self.asked.insert(id, true);
-            self.apply(Record::Accepted(id));
-        } else {
-            assert_eq!(self.answer(id).outcome, Outcome::Taken(self.thread.last()));
+        match self.tape.pick(9) {
+            1 | 2 if !accepted => {
+                self.asked.insert(id, true);
+                self.apply(Record::Accepted(id));
+            }
+            3 | 4 if !accepted && !self.approved.contains(&id) => {
+                self.asked.remove(&id);
+                self.asks(id, approval());
+            }
+            5 if !self.timers.contains_key(&id) => {
+                self.apply(Record::Deadline { call: id, due_ms: 1_935_644_400_000 });
+            }
+            6 => {
+                // What it asked before and has no answer to is not asked any more.
+                self.questions.retain(|_, (call, _)| *call != id);
+                self.responding.remove(&id);
+                self.asked.insert(id, true);
+                let prompt = format!("which, {}?", self.records.len());
+                self.asks(id, choice(&prompt));
+            }
+            _ => {
+                assert_eq!(self.answer(id).outcome, Outcome::Taken(self.thread.last()));
+                self.over(id);
+            }
         }
+    }
+
+    /// A person is asked something.
+    fn asks(&mut self, id: CallId, asks: Asks) {
+        let is_approval = matches!(asks, Asks::Approval { .. });
+        assert_eq!(self.apply(question(id, asks)).outcome, Outcome::Taken(self.thread.last()));
+        self.questions.insert(self.thread.last(), (id, is_approval));
+    }
+
+    /// A person answers a question.
+    fn decide(&mut self) {
+        let at = self.tape.pick(self.questions.len());
+        let (&number, &(id, is_approval)) = self.questions.iter().nth(at).expect("the index is in range");
+        self.questions.remove(&number);
+        self.inputs += 1;
+        let answer = match (is_approval, self.tape.pick(3)) {
+            (true, 1) => Decision::Deny { reason: None },
+            (true, _) => {
+                self.approved.insert(id);
+                Decision::Approve
+            }
+            (false, index) => Decision::Choose { index: index as u32 % 2 },
+        };
+        let denied = matches!(answer, Decision::Deny { .. });
+        let applied = self.apply(verdict(&format!("input {}", self.inputs), number, answer));
+        assert_eq!(applied.outcome, Outcome::Taken(self.thread.last()));
+        if denied {
+            self.over(id);
+        }
+    }
+
+    /// A tool is told what was chosen.
+    fn respond(&mut self) {
+        let (_, question) = self.responding.pop_first().expect("the caller has looked");
+        self.apply(Record::Responded(question));
+    }
+
+    /// A call is over; the model hears of it by an event if it had a substitute.
+    fn over(&mut self, id: CallId) {
+        self.events += usize::from(self.held.remove(&id));
+        self.asked.remove(&id);
+        self.responding.remove(&id);
+        self.questions.retain(|_, (call, _)| *call != id);
     }
 
     fn answer(&mut self, id: CallId) -> Applied {
@@ -218,6 +305,7 @@ impl World {
         let (&id, &due) = self.timers.iter().nth(at).expect("the index is in range");
         if due.is_some() {
             self.timers.remove(&id);
+            self.events += usize::from(self.held.contains(&id));
             self.apply(Record::Fired(id));
         } else if self.tape.pick(2) == 0 {
             self.timers.insert(id, Some(1_935_644_400_000));
@@ -232,7 +320,18 @@ impl World {
     fn again(&mut self) {
         let at = self.tape.pick(self.records.len());
         let record = self.records[at].arrival.record.clone();
-        let named = !matches!(record, Record::Accepted(_) | Record::Armed { .. } | Record::Fired(_));
+        // A tool may ask the same again when it has its answer, or when its call is over.
+        if matches!(record, Record::Asked(_)) && !self.questions.contains_key(&(at as Number + 1)) {
+            return;
+        }
+        let named = !matches!(
+            record,
+            Record::Accepted(_)
+                | Record::Armed { .. }
+                | Record::Fired(_)
+                | Record::Deadline { .. }
+                | Record::Responded(_)
+        );
         let before = self.view();
         let applied = self.apply(record.clone());
         assert_eq!(applied.effects, [], "{record:?} did something again");
@@ -275,7 +374,11 @@ impl World {
             }),
             "the history is append-only"
         );
-        assert!(applied.effects.len() <= 3 * CALLS_PER_TURN_MAX + 8, "{} effects", applied.effects.len());
+        assert!(
+            applied.effects.len() <= 3 * CALLS_PER_TURN_MAX + 8 + 2 * self.held.len(),
+            "{} effects",
+            applied.effects.len()
+        );
         for effect in &applied.effects {
             self.ask(effect);
         }
@@ -287,6 +390,13 @@ impl World {
             Effect::Dispatch(dispatch) => assert_eq!(self.asked.insert(dispatch.call, false), None),
             Effect::Cancel(dispatch) => {
                 self.late.push(dispatch.call);
+                self.held.remove(&dispatch.call);
+                self.asked.remove(&dispatch.call);
+                self.responding.remove(&dispatch.call);
+                self.questions.retain(|_, (call, _)| *call != dispatch.call);
+            }
+            Effect::Respond(respond) => {
+                assert_eq!(self.responding.insert(respond.call, respond.question), None);
             }
             Effect::Arm { call, due, .. } => {
                 let due = if let Due::At(due_ms) = due { Some(*due_ms) } else { None };
@@ -298,10 +408,14 @@ impl World {
                     && let Item::Result(answer) = &**item
                 {
                     self.asked.remove(&answer.call);
+                    self.responding.remove(&answer.call);
+                    if self.questions.values().any(|asked| *asked == (answer.call, true)) {
+                        self.held.insert(answer.call);
+                    }
                 }
             }
             Effect::Prompt(_) | Effect::Cut { .. } => panic!("prompts are the owner's to send"),
-            Effect::Post(_) => panic!("the thread is alone"),
+            Effect::Post(_) | Effect::Close(_) => panic!("the thread is alone"),
         }
     }
 
@@ -314,14 +428,16 @@ impl World {
             .map(|effect| match effect {
                 Effect::Dispatch(dispatch) => dispatch.call,
                 Effect::Arm { call, .. } => *call,
+                Effect::Respond(respond) => respond.call,
                 other => panic!("{other:?} is not owed"),
             })
             .collect();
         let waiting = self.asked.iter().filter(|(_, accepted)| !**accepted).map(|(id, _)| *id);
-        let open: BTreeSet<CallId> = waiting.clone().chain(self.timers.keys().copied()).collect();
+        let open: BTreeSet<CallId> =
+            waiting.clone().chain(self.timers.keys().copied()).chain(self.responding.keys().copied()).collect();
         assert_eq!(owed, open);
         let unarmed = self.timers.values().any(Option::is_none);
-        let in_flight = self.thread.prompt().is_some() || waiting.count() > 0 || unarmed;
+        let in_flight = self.thread.prompt().is_some() || waiting.count() > 0 || unarmed || !self.responding.is_empty();
         assert_eq!(self.thread.rest().is_none(), in_flight);
         let timers = self.timers.iter().map(|(id, due)| (*id, due.unwrap_or_default())).collect::<Vec<_>>();
         assert!(self.thread.rest().is_none_or(|rest| rest.timers == timers && rest.through == self.thread.last()));
@@ -330,6 +446,7 @@ impl World {
     /// Nothing accepted was dropped: every message and every late result stands in the history once, in order.
     fn all_is_answered(&self) {
         assert_eq!(self.thread.standing().pending, 0, "the model has seen everything");
+        assert!(self.held.is_empty(), "what was held is done, denied or withdrawn");
         let items = self.thread.history().to_vec();
         let users =
             items.iter().filter_map(|item| if let Item::User { number, .. } = &***item { Some(*number) } else { None });

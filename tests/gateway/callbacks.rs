@@ -13,6 +13,13 @@ fn result(thread: ThreadId, call: CallId, text: &str) -> Value {
     json!({"type": "tool_result", "group_id": thread.to_string(), "id": call.effect_id(thread), "text": text})
 }
 
+fn choice(thread: ThreadId, call: CallId) -> Value {
+    json!({
+        "type": "user_choice", "group_id": thread.to_string(), "id": call.effect_id(thread), "prompt": "?", "choices": ["a"],
+        "response_url": "http://127.0.0.1:9/answer",
+    })
+}
+
 async fn world_with_call() -> (World, ThreadId, CallId) {
     with_call(World::new()).await
 }
@@ -100,15 +107,26 @@ async fn what_is_no_callback_is_refused() {
     let mut empty = result(thread, call, "");
     empty.as_object_mut().unwrap().remove("text");
     world.call_back(&token, &empty).await.is_problem(400, "bad-callback", "text");
-    let (group_id, id) = (thread.to_string(), call.effect_id(thread));
-    for body in [
-        json!({"type": "oauth", "group_id": group_id, "id": id, "auth_url": "https://x"}),
-        json!({"type": "user_choice", "group_id": group_id, "id": id, "prompt": "?", "choices": ["a"], "response_url": "https://x"}),
-        json!({"type": "view_update", "group_id": group_id, "view_type": "diff", "content": {}}),
+    for (field, value, said) in [
+        ("choices", json!([]), "1 to 100 choices"),
+        ("choices", json!(vec!["a"; 101]), "1 to 100 choices"),
+        ("default", json!(1), "one of 1 choices"),
+        ("response_url", json!("ftp://x"), "http or https URL"),
+        ("response_url", json!("here"), "http or https URL"),
     ] {
-        let kind = body["type"].as_str().unwrap().to_owned();
-        world.call_back(&token, &body).await.is_problem(501, "not-supported", &kind);
+        let mut body = choice(thread, call);
+        body[field] = value;
+        let answer = world.call_back(&token, &body).await;
+        answer.is_problem(400, "bad-field", said);
+        assert_eq!(answer.body["field"], field);
     }
+    for (kind, missing) in [("user_choice", "prompt"), ("oauth", "auth_url"), ("view_update", "view_type")] {
+        let body = json!({"type": kind, "group_id": thread.to_string(), "id": call.effect_id(thread)});
+        world.call_back(&token, &body).await.is_problem(400, "bad-callback", missing);
+    }
+    let mut oauth = json!({"type": "oauth", "group_id": thread.to_string(), "id": call.effect_id(thread)});
+    oauth["auth_url"] = json!("javascript:alert(1)");
+    world.call_back(&token, &oauth).await.is_problem(400, "bad-field", "auth_url");
     let large = result(thread, call, &"x".repeat(17 << 20));
     world.call_back(&token, &large).await.is_problem(413, "too-large", "16777216");
     // What a message may not be, a result may.
@@ -156,6 +174,30 @@ async fn a_subscription_has_a_pace() {
     let wait_s: u32 = refused.retry_after.unwrap().parse().unwrap();
     assert!((29..=30).contains(&wait_s), "{wait_s}");
     assert_eq!(world.shard.records().len(), records, "it was not taken");
+}
+
+#[tokio::test]
+async fn what_a_person_is_asked_and_shown_is_taken_while_the_call_is_open() {
+    let (world, thread, call) = world_with_call().await;
+    let token = world.key.token(thread, call, LATER_MS);
+    let view =
+        json!({"type": "view_update", "group_id": thread.to_string(), "view_type": "diff", "content": {"n":  1}});
+    assert_eq!(world.call_back(&token, &view).await.status, 200);
+    let asked = world.call_back(&token, &choice(thread, call)).await;
+    assert_eq!((asked.status, &asked.body["duplicate"]), (200, &json!(false)), "{}", asked.body);
+    let again = world.call_back(&token, &choice(thread, call)).await;
+    assert_eq!((&again.body["number"], &again.body["duplicate"]), (&asked.body["number"], &json!(true)));
+    let oauth = json!({"type": "oauth", "group_id": thread.to_string(), "id": call.effect_id(thread), "auth_url": "https://x/"});
+    assert_eq!(world.call_back(&token, &oauth).await.status, 200);
+    let waits = world.get("/v1/threads/demo").await.body["waits"].clone();
+    assert_eq!(waits.as_array().unwrap().len(), 1, "a tool asks one thing at a time for a call: {waits}");
+    assert_eq!((&waits[0]["kind"], &waits[0]["url"]), (&json!("authorization"), &json!("https://x/")));
+    assert_eq!(world.call_back(&token, &result(thread, call, "done")).await.status, 200);
+    world.call_back(&token, &choice(thread, call)).await.is_problem(410, "question-withdrawn", "result");
+    assert_eq!(world.call_back(&token, &view).await.status, 200, "a view may come after the result");
+    let records = world.shard.records();
+    let Record::View(shown) = &records[2].arrival.record else { panic!("{records:?}") };
+    assert_eq!((shown.content.as_str(), shown.origin.proof), (r#"{"n":1}"#, Proof::Capability));
 }
 
 #[tokio::test]

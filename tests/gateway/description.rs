@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use slackwater::gateway::openapi::OPENAPI;
 use slackwater_core::id::{CallId, PostId, ThreadId};
 use slackwater_core::port::Part;
-use slackwater_core::record::{Birth, Block, Cause, Content, Post, PostBody, Receipt, Record, Undelivered};
+use slackwater_core::record::{
+    Asks, Birth, Block, Cause, Content, Origin, Post, PostBody, Question, Receipt, Record, Undelivered, ViewUpdate,
+};
 use sse_stream::SseStream;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -81,8 +83,22 @@ async fn eventful(world: &World, name: &str) -> (ThreadId, CallId, ThreadId) {
     let birth = Birth { ancestors: vec![thread], through: 1, fresh: true, spawn: cause, event: None, terms: None };
     shard.happen(child, post(thread, spawn.number, PostBody::Birth(Box::new(birth))));
     shard.happen(child, post(thread, spawn.number + 1, PostBody::Close));
-    let open = shard.call(thread, "build", "");
+    // A person is asked twice; one question stays open.
+    let asked = |call| {
+        let asks = Asks::Approval { reason: "it is destructive".into() };
+        Record::Asked(Question { call, origin: Origin::runtime(), asks })
+    };
+    let denied = shard.call(thread, "deploy", "{}");
+    shard.happen(thread, asked(denied));
+    let no = json!({"question": shard.last(thread), "approve": false, "reason": "not now"});
+    assert_eq!(world.post(&format!("/v1/threads/{name}/answers"), no.to_string()).await.status, 201);
+    shard.turn(thread, vec![call("build", ""), call("deploy", r#"{"version":"1.2"}"#)]);
+    let open = CallId { number: shard.last(thread), index: 0 };
     shard.happen(thread, Record::Accepted(open));
+    shard.happen(thread, Record::Deadline { call: open, due_ms: 1_900_000_000_000 });
+    let (view_type, content) = ("diff".into(), r#"{"path":"a"}"#.into());
+    shard.happen(thread, Record::View(ViewUpdate { call: open, origin: Origin::runtime(), view_type, content }));
+    shard.happen(thread, asked(CallId { index: 1, ..open }));
     (thread, open, child)
 }
 
@@ -136,6 +152,8 @@ async fn what_is_answered_is_as_described() {
                     Some(body) => {
                         check(&operation["requestBody"]["content"]["application/json"]["schema"], &body);
                         let body = body.to_string();
+                        let question = format!(r#""question":{}"#, world.shard.last(thread));
+                        let body = body.replace(r#""question":1"#, &question);
                         let body =
                             body.replace("{thread}", &thread.to_string()).replace("{call}", &call.effect_id(thread));
                         world.post_request(&url, body)
@@ -166,6 +184,7 @@ async fn problems_are_as_described() {
     for (method, path, body) in [
         ("post", "/v1/threads/{thread}/messages", r#"{"text":""}"#),
         ("post", "/v1/threads/{thread}/stop", "["),
+        ("post", "/v1/threads/{thread}/answers", r#"{"question":1,"approve":true}"#),
         ("post", "/v1/callbacks/{token}", "{}"),
         ("get", "/v1/threads/{thread}/events", "?after=x"),
         ("get", "/v1/threads", "?limit=0"),
@@ -224,4 +243,7 @@ async fn events_are_as_described() {
     assert_eq!(first("result")["display"][0]["type"], "text");
     assert_eq!((&first("event")["name"], &first("event")["text"]), (&json!("test"), &json!("passed")));
     assert_eq!(first("chunk")["text"], "a\nb");
+    assert_eq!((&first("question")["kind"], &first("question")["name"]), (&json!("approval"), &json!("deploy")));
+    assert_eq!((&first("answer")["answer"], &first("answer")["reason"]), (&json!("deny"), &json!("not now")));
+    assert_eq!(first("view")["content"], json!({"path": "a"}));
 }

@@ -83,7 +83,7 @@ async fn subscriptions_children_and_the_parent_are_named_with_what_they_can_do()
     // The child itself can be released by its parent, and waits for nothing once it is closed.
     let child = thread.child(spawn);
     let cause = Cause { name: "spawn_thread".into(), provider_id: "p".into(), arguments: "{}".into() };
-    let birth = Birth { ancestors: vec![thread], through: 1, fresh: true, spawn: cause, event: None };
+    let birth = Birth { ancestors: vec![thread], through: 1, fresh: true, spawn: cause, event: None, terms: None };
     let post = |number, body| Record::Post(Post { id: PostId { from: thread, number, index: 0 }, body });
     world.shard.happen(child, post(spawn.number, PostBody::Birth(Box::new(birth))));
     world.shard.turn(child, vec![]);

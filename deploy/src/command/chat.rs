@@ -4,12 +4,14 @@
 //! again by its name; one runtime owns the directory, so when it runs already, the talk is with that one.
 
 mod link;
+mod order;
 mod view;
 
 use super::{Failure, STAND_IN, builder, is_stand_in};
 use crate::{Settings, output};
 use link::{Link, Told};
-use serde_json::json;
+use order::Order;
+use serde_json::{Value, json};
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -24,7 +26,8 @@ Examples:
   slackwater chat --json 'Hello' | jq .        one event a line
   slackwater chat --url http://127.0.0.1:7070  with a runtime that runs already
 
-Ctrl-C stops what the agent is doing; a second one leaves. What was sent is on disk in every case. When a runtime runs on
+In a conversation /approve [N], /deny [N] [reason] and /choose CHOICE answer what the agent asks, /stop stops it, and /stop all
+also the threads below it. Ctrl-C stops what the agent is doing; a second one leaves. What was sent is on disk in every case. When a runtime runs on
 the directory already, the talk is with that one.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -113,22 +116,39 @@ async fn turn(link: &mut Link, view: &mut View, interrupt: &mut Signal, number: 
                 }
                 stopping = true;
                 view.note("stopping; Ctrl-C again leaves");
-                link.stop().await?;
+                link.stop(false).await?;
                 continue;
             }
         };
         view.show(&told, number);
         failed |= told.kind == "failure" || told.kind == "stopped";
         if ends_turn(&told, number) {
+            for asked in questions(&told.data["waits"]) {
+                output::note(format!(
+                    "waits for you: {}; here: slackwater approve, deny or choose {} {}",
+                    view::question(&asked),
+                    link.name(),
+                    asked["question"]
+                ));
+            }
             return if failed { Err(Failure::Said) } else { Ok(()) };
         }
     }
 }
 
-/// Whether the thread has done what it wanted since that message, and waits for its user.
+/// The questions among what a thread waits for, the oldest first.
+fn questions(waits: &Value) -> Vec<Value> {
+    let waits = waits.as_array().into_iter().flatten();
+    let mut questions: Vec<Value> = waits.filter(|wait| wait["on"] == "question").cloned().collect();
+    questions.sort_by_key(|asked| asked["question"].as_u64());
+    questions
+}
+
+/// Whether the thread has done what it wanted since that message, and waits for its user: for an input, or for answers.
 fn ends_turn(told: &Told, number: u64) -> bool {
     let waits = told.data["waits"].as_array();
-    let for_user = waits.is_some_and(|waits| !waits.is_empty() && waits.iter().all(|wait| wait["on"] == "input"));
+    let is_users = |wait: &Value| wait["on"] == "input" || wait["on"] == "question";
+    let for_user = waits.is_some_and(|waits| !waits.is_empty() && waits.iter().all(is_users));
     told.kind == "waiting" && for_user && told.number() > number
 }
 
@@ -136,8 +156,13 @@ fn ends_turn(told: &Told, number: u64) -> bool {
 async fn conversation(link: &mut Link, view: &mut View, interrupt: &mut Signal) -> Result<(), Failure> {
     let standing = link.resume().await?;
     let thread = link.name().to_owned();
+    let mut open = Vec::new();
     match standing {
-        Some(standing) => view.note(format!("thread {thread}, {} so far; Ctrl-D leaves", view::items(&standing))),
+        Some(standing) => {
+            view.note(format!("thread {thread}, {} so far; Ctrl-D leaves", view::items(&standing)));
+            view.waits(&standing["waits"]);
+            open = questions(&standing["waits"]);
+        }
         None => view.note(format!("thread {thread}, new; Ctrl-D leaves")),
     }
     let mut lines = read_lines();
@@ -157,8 +182,14 @@ async fn conversation(link: &mut Link, view: &mut View, interrupt: &mut Signal) 
                     view.prompt();
                     continue;
                 }
-                // One message that is not taken does not end the conversation.
-                match link.send(&line).await {
+                // One line that is not taken does not end the conversation.
+                let taken = match order::read(&line, &open) {
+                    Ok(Order::Say(text)) => link.send(&text).await,
+                    Ok(Order::Answer(question, answer)) => link.answer(question, answer).await,
+                    Ok(Order::Stop { subtree }) => link.stop(subtree).await.map(|()| number),
+                    Err(failure) => Err(failure),
+                };
+                match taken {
                     Ok(taken) => (number, working) = (taken, true),
                     Err(failure) => {
                         output::note(failure.words().unwrap_or_default());
@@ -169,6 +200,9 @@ async fn conversation(link: &mut Link, view: &mut View, interrupt: &mut Signal) 
             told = link.next() => {
                 let told = told?;
                 view.show(&told, number);
+                if told.kind == "waiting" {
+                    open = questions(&told.data["waits"]);
+                }
                 if working && ends_turn(&told, number) {
                     working = false;
                     view.prompt();
@@ -182,7 +216,7 @@ async fn conversation(link: &mut Link, view: &mut View, interrupt: &mut Signal) 
                 leaving = true;
                 view.note(if working { "stopping; Ctrl-C again leaves" } else { "Ctrl-C again leaves" });
                 if working {
-                    link.stop().await?;
+                    link.stop(false).await?;
                 } else {
                     view.prompt();
                 }

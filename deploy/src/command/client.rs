@@ -97,9 +97,15 @@ impl Client {
         self.json(self.http.post(self.at(&path)).json(&json!({"text": text, "id": id}))).await
     }
 
-    /// Stops what a thread is doing.
-    pub(crate) async fn stop(&self, thread: &str) -> Result<Value, ClientError> {
-        self.json(self.http.post(self.at(&format!("/v1/threads/{thread}/stop")))).await
+    /// Stops what a thread is doing, perhaps with all below it.
+    pub(crate) async fn stop(&self, thread: &str, subtree: bool) -> Result<Value, ClientError> {
+        let request = self.http.post(self.at(&format!("/v1/threads/{thread}/stop")));
+        self.json(request.json(&json!({"subtree": subtree}))).await
+    }
+
+    /// Answers a question of a thread.
+    pub(crate) async fn answer(&self, thread: &str, answer: &Value) -> Result<Value, ClientError> {
+        self.json(self.http.post(self.at(&format!("/v1/threads/{thread}/answers"))).json(answer)).await
     }
 
     /// What is at a path.
@@ -120,11 +126,11 @@ impl Client {
     }
 
     async fn json(&self, request: reqwest::RequestBuilder) -> Result<Value, ClientError> {
-        let answer = self.answer(request.timeout(Duration::from_millis(ANSWER_MS))).await?;
+        let answer = self.response(request.timeout(Duration::from_millis(ANSWER_MS))).await?;
         answer.json().await.map_err(|error| self.unreachable(&error))
     }
 
-    async fn answer(&self, mut request: reqwest::RequestBuilder) -> Result<reqwest::Response, ClientError> {
+    async fn response(&self, mut request: reqwest::RequestBuilder) -> Result<reqwest::Response, ClientError> {
         if let Some(key) = &self.key {
             request = request.bearer_auth(key);
         }
@@ -200,7 +206,7 @@ impl Events {
         if let Some(after) = &self.after {
             request = request.header("last-event-id", after);
         }
-        let answer = self.client.answer(request).await?;
+        let answer = self.client.response(request).await?;
         Ok(SseByteStream::new(answer.bytes_stream().boxed()))
     }
 

@@ -3,6 +3,7 @@
 //! In: arguments. Out: what was asked for, on standard output, or a [`Failure`]. Always: a failure has an exit status, and
 //! words for the person who has to act.
 
+pub(crate) mod answer;
 mod ask;
 pub(crate) mod chat;
 mod client;
@@ -95,6 +96,7 @@ pub(crate) fn builder(config: &Config) -> Result<(Builder, String), Failure> {
         .system(config.agent.system.as_str())
         .bounds(config.agent.limits)
         .tool_config(config.tool.clone())
+        .approvals(config.approvals.clone())
         .gateway_config(config.gateway.clone())
         .journal_options(config.journal.clone())
         .model_config(&config.model)

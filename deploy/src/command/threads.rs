@@ -212,6 +212,7 @@ fn waits(standing: &Value, now_ms: u64) -> String {
             Some(due_ms) => format!("its timer, {}", distance(due_ms, now_ms)),
             None => "its timer".to_owned(),
         },
+        "question" => format!("a person (question {})", wait["question"]),
         _ => super::why::on(wait),
     });
     let mut waits: Vec<String> = waits.collect();

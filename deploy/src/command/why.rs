@@ -131,6 +131,19 @@ pub(super) fn on(wait: &Value) -> String {
         }
         "timer" => format!("its timer (call {})", word(wait, "call")),
         "input" => "any input".to_owned(),
+        "question" => {
+            let asked = match word(wait, "kind") {
+                "approval" => format!("approval: {}", word(wait, "reason")),
+                "choice" => format!("a choice: {}", word(wait, "prompt")),
+                _ => format!("authorization at {}", word(wait, "url")),
+            };
+            format!(
+                "a person's answer to question {}, {asked} (call {} of {})",
+                wait["question"],
+                word(wait, "call"),
+                word(wait, "name")
+            )
+        }
         other => other.to_owned(),
     }
 }

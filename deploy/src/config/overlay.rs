@@ -14,7 +14,7 @@ const PREFIX: &str = "SLACKWATER_";
 const OTHERS: &[&str] = &["CONFIG", "LOG", "LOG_FORMAT", "URL", "KEY"];
 
 /// The tables of the configuration file.
-const SECTIONS: &[&str] = &["agent", "model", "tool", "gateway", "journal"];
+const SECTIONS: &[&str] = &["agent", "model", "tool", "approvals", "gateway", "journal"];
 
 /// The tables inside them.
 const TABLES: &[&str] = &["limits"];

@@ -181,6 +181,15 @@ impl Fields {
         }
     }
 
+    /// Takes a field that has to be true or false if it is there.
+    pub(super) fn take_bool(&mut self, field: &str) -> Result<Option<bool>, Problem> {
+        match self.take(field) {
+            None => Ok(None),
+            Some(Value::Bool(says)) => Ok(Some(says)),
+            Some(other) => Err(wrong_type(&self.path(field), "true or false", &other)),
+        }
+    }
+
     /// Takes a field that has to be a string.
     pub(super) fn need_string(&mut self, field: &str) -> Result<String, Problem> {
         self.take_string(field)?

@@ -6,7 +6,7 @@
 use slackwater_core::effect::{Output, Shown};
 use slackwater_core::history::Item;
 use slackwater_core::port::{Chunk, Part};
-use slackwater_core::record::{Block, Content};
+use slackwater_core::record::{Asks, Block, Content, Decision};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
@@ -137,6 +137,21 @@ impl Live {
                     Item::Event(event) => content(&event.content),
                 },
                 Shown::Failure { message, .. } => message.len(),
+                Shown::Question { arguments, asks, .. } => {
+                    arguments.len()
+                        + match asks {
+                            Asks::Approval { reason } => reason.len(),
+                            Asks::Choice { prompt, choices, .. } => {
+                                prompt.len() + choices.iter().map(String::len).sum::<usize>()
+                            }
+                            Asks::Authorization { url } => url.len(),
+                        }
+                }
+                Shown::Verdict { answer, .. } => match answer {
+                    Decision::Deny { reason } => reason.as_ref().map_or(0, String::len),
+                    Decision::Approve | Decision::Choose { .. } => 0,
+                },
+                Shown::View { content, .. } => content.len(),
                 Shown::Waiting(_)
                 | Shown::Stopped
                 | Shown::Spawned { .. }

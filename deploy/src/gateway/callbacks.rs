@@ -1,6 +1,6 @@
 //! Callbacks: `POST /v1/callbacks/{token}`, by which tools answer (Reactive Agent Protocol).
 //!
-//! In: a callback, at the URL that its call was given. Out: 200 once the result or event is on stable storage. Always: the capability
+//! In: a callback, at the URL that its call was given. Out: 200 once the result, event, question or view is on stable storage. Always: the capability
 //! in the URL is checked before anything else, and the body can only speak for the thread and call that it names.
 
 use super::body;
@@ -8,7 +8,7 @@ use super::problem::Problem;
 use super::server::AppState;
 use super::shards::{Shards, now_ms};
 use crate::capability::BadToken;
-use crate::tool::wire::{BadCallback, Callback};
+use crate::tool::wire::{BadCallback, Callback, UserChoice};
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -16,10 +16,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Json;
 use serde_json::{Value, json};
 use slackwater_core::effect::Outcome;
-use slackwater_core::record::{Origin, Proof, Record};
+use slackwater_core::record::{Asks, Origin, Proof, Question, Record, ViewUpdate};
 
 /// The most characters of an event's own id.
 const ID_LENGTH_MAX: usize = 128;
+/// The most choices of a question.
+const CHOICES_MAX: usize = 100;
 
 pub(super) async fn post(
     State(app): State<AppState>,
@@ -42,9 +44,16 @@ pub(super) async fn post(
             app.pace.pass(thread, call, now_ms()).map_err(|after_s| too_fast(&app, after_s))?;
             Record::Event(event.into_record(call, origin, Shards::fresh_id()))
         }
-        Callback::Oauth(_) => return Err(not_supported("oauth")),
-        Callback::UserChoice(_) => return Err(not_supported("user_choice")),
-        Callback::ViewUpdate(_) => return Err(not_supported("view_update")),
+        Callback::Oauth(oauth) => {
+            web_url("auth_url", &oauth.auth_url)?;
+            let asks = Asks::Authorization { url: oauth.auth_url };
+            Record::Asked(Question { call, origin, asks })
+        }
+        Callback::UserChoice(choice) => Record::Asked(Question { call, origin, asks: choices(choice)? }),
+        Callback::ViewUpdate(update) => {
+            let (view_type, content) = (update.view_type, update.content.get().to_owned());
+            Record::View(ViewUpdate { call, origin, view_type, content })
+        }
     };
     let (number, duplicate) = match app.shards.submit(thread, record).await? {
         Outcome::Taken(number) => (number, false),
@@ -106,15 +115,26 @@ fn too_fast(app: &AppState, after_s: u32) -> Problem {
     .retry_after(after_s)
 }
 
-fn not_supported(kind: &str) -> Problem {
-    Problem::new(
-        StatusCode::NOT_IMPLEMENTED,
-        "not-supported",
-        "This kind of callback is not supported yet",
-        format!("Callbacks of the type {kind} are not supported yet; nothing was taken."),
-        "Answer the call with a tool_result.",
-    )
-    .in_field("type")
+/// A choice that a person can make, and whose tool can be told.
+fn choices(asked: UserChoice) -> Result<Asks, Problem> {
+    let UserChoice { prompt, choices, default, response_url, .. } = asked;
+    if !(1..=CHOICES_MAX).contains(&choices.len()) {
+        return Err(Problem::field("choices", format!("There are 1 to {CHOICES_MAX} choices.")));
+    }
+    if default >= choices.len() {
+        let why = format!("default is {default}; it has to be the place of one of {} choices, from 0.", choices.len());
+        return Err(Problem::field("default", why));
+    }
+    web_url("response_url", &response_url)?;
+    let default = u32::try_from(default).expect("invariant: a choice's place is below CHOICES_MAX");
+    Ok(Asks::Choice { prompt, choices, default, respond_to: response_url })
+}
+
+fn web_url(field: &str, text: &str) -> Result<(), Problem> {
+    match url::Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(()),
+        _ => Err(Problem::field(field, format!("{field} is {text:?}; it has to be an http or https URL."))),
+    }
 }
 
 fn sentence(text: &str) -> String {

@@ -9,10 +9,11 @@
 //! | [`Shards`] | the handle that everything else uses; also the Rust API's and the command line's |
 //! | [`Subscription`] | one reader of one thread, without gap or repeat |
 //! | `server`, `guard`, `routes` | what every request meets, and the table of what can be asked |
-//! | `body`, `messages`, `threads`, `events`, `callbacks`, `health`, `status` | the handlers |
+//! | `body`, `messages`, `answers`, `threads`, `events`, `callbacks`, `health`, `status` | the handlers |
 //! | [`outputs`], [`why`], [`view`] | what clients see |
 //! | [`name`], [`openapi`] | how they address threads, and the description of it all |
 
+mod answers;
 mod body;
 mod buffer;
 mod callbacks;

@@ -6,9 +6,9 @@
 use serde_json::{Value, json};
 use slackwater_core::effect::{Output, Shown, Wait};
 use slackwater_core::history::{Answered, Event, Item};
-use slackwater_core::id::CallId;
+use slackwater_core::id::{CallId, Number};
 use slackwater_core::port::{Chunk, Part};
-use slackwater_core::record::{Block, Content};
+use slackwater_core::record::{Asks, Block, Content, Decision};
 use slackwater_core::thread::Standing;
 
 /// An output: the name of its kind, and what it says.
@@ -41,6 +41,24 @@ pub fn output(output: &Output) -> (&'static str, Value) {
             ("closed", json!({"children": children, "subscriptions": subscriptions, "unseen": unseen}))
         }
         Shown::Undelivered { to, why } => ("undelivered", json!({"to": to.to_string(), "why": why})),
+        Shown::Question { question, call, name, arguments, asks } => {
+            ("question", self::question(*question, *call, name, arguments, asks))
+        }
+        Shown::Verdict { question, call, origin, answer } => {
+            let (answer, reason, choice) = match answer {
+                Decision::Approve => ("approve", None, None),
+                Decision::Deny { reason } => ("deny", reason.as_ref(), None),
+                Decision::Choose { index } => ("choose", None, Some(index)),
+            };
+            let (question, call, who) = (question, call.to_string(), &origin.who);
+            (
+                "answer",
+                json!({"question": question, "call": call, "who": who, "answer": answer, "reason": reason, "choice": choice}),
+            )
+        }
+        Shown::View { call, view_type, content } => {
+            ("view", json!({"call": call.to_string(), "view_type": view_type, "content": parsed(content)}))
+        }
     };
     data["id"] = json!(output.id.to_string());
     data["at_ms"] = json!(output.at_ms);
@@ -115,9 +133,18 @@ pub fn wait(wait: &Wait) -> Value {
     let since = |since_ms: &u64| (json!(since_ms), rfc3339(*since_ms));
     match wait {
         Wait::Model { seen } => json!({"on": "model", "seen": seen}),
-        Wait::Call { call, name, since_ms, accepted } => {
+        Wait::Call { call, name, since_ms, accepted, due_ms } => {
             let (since_ms, since) = since(since_ms);
-            json!({"on": "call", "call": call.to_string(), "name": name, "accepted": accepted, "since_ms": since_ms, "since": since})
+            let due = due_ms.map_or(Value::Null, rfc3339);
+            json!({"on": "call", "call": call.to_string(), "name": name, "accepted": accepted, "since_ms": since_ms, "since": since, "due_ms": due_ms, "due": due})
+        }
+        Wait::Question { question, call, name, arguments, asks, since_ms } => {
+            let (since_ms, since) = since(since_ms);
+            let mut data = self::question(*question, *call, name, arguments, asks);
+            data["on"] = json!("question");
+            data["since_ms"] = since_ms;
+            data["since"] = since;
+            data
         }
         Wait::Timer { call, since_ms, due_ms } => {
             let (since_ms, since) = since(since_ms);
@@ -130,6 +157,22 @@ pub fn wait(wait: &Wait) -> Value {
             json!({"on": "input", "call": call, "since_ms": since_ms, "since": since})
         }
     }
+}
+
+/// A question: what all have, and what those of its kind have.
+fn question(question: Number, call: CallId, name: &str, arguments: &str, asks: &Asks) -> Value {
+    let mut data = match asks {
+        Asks::Approval { reason } => json!({"kind": "approval", "reason": reason}),
+        Asks::Choice { prompt, choices, default, respond_to: _ } => {
+            json!({"kind": "choice", "prompt": prompt, "choices": choices, "default": default})
+        }
+        Asks::Authorization { url } => json!({"kind": "authorization", "url": url}),
+    };
+    data["question"] = json!(question);
+    data["call"] = json!(call.to_string());
+    data["name"] = json!(name);
+    data["arguments"] = self::arguments(arguments);
+    data
 }
 
 /// What an item says.
@@ -158,7 +201,7 @@ pub(super) fn said(item: &Item) -> Value {
 }
 
 fn result(answer: &Answered) -> Value {
-    let display = answer.display.as_ref().map(|json| serde_json::from_str(json).unwrap_or_else(|_| json!(json)));
+    let display = answer.display.as_deref().map(parsed);
     json!({
         "call": answer.call.to_string(),
         "name": answer.name,
@@ -185,6 +228,11 @@ pub(super) fn arguments(text: &str) -> Value {
     if text.trim().is_empty() {
         return json!({});
     }
+    parsed(text)
+}
+
+/// JSON as it is, or a text that is none as a text.
+fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }
 

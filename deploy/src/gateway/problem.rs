@@ -126,6 +126,46 @@ impl Problem {
                 "Only a thread of the same tree sends this.",
                 "Do not send it.",
             ),
+            Refusal::NoSuchQuestion => Self::new(
+                StatusCode::NOT_FOUND,
+                "no-such-question",
+                "There is no such question",
+                "The thread has asked no question of this number.",
+                "Take the number from the output `question`, or from what the thread waits for: GET /v1/threads/{thread}.",
+            )
+            .in_field("question"),
+            Refusal::QuestionAnswered => Self::new(
+                StatusCode::CONFLICT,
+                "question-answered",
+                "The question has its answer",
+                "Somebody has answered the question already.",
+                "Do not answer it again; the output `answer` says who answered and what.",
+            )
+            .in_field("question"),
+            Refusal::QuestionWithdrawn => Self::new(
+                StatusCode::GONE,
+                "question-withdrawn",
+                "Nobody waits for the answer any more",
+                "The call was stopped, timed out or has its result, or its tool has asked anew.",
+                "Look at what the thread waits for: GET /v1/threads/{thread}.",
+            )
+            .in_field("question"),
+            Refusal::WrongAnswer => Self::new(
+                StatusCode::CONFLICT,
+                "wrong-answer",
+                "The answer does not fit the question",
+                "An approval is answered with `approve`, a choice with `choice`; an authorization ends by itself.",
+                "Look at the question's kind: GET /v1/threads/{thread}.",
+            )
+            .in_field("question"),
+            Refusal::NoSuchChoice => Self::new(
+                StatusCode::BAD_REQUEST,
+                "no-such-choice",
+                "The question has no such choice",
+                "The choice is none of those that the question names.",
+                "Look at the question's choices: GET /v1/threads/{thread}.",
+            )
+            .in_field("choice"),
             Refusal::Damaged => Self::damaged("The records of this thread cannot be read."),
         }
     }

@@ -4,7 +4,7 @@
 //! same lines (a test compares them).
 
 use super::server::AppState;
-use super::{callbacks, events, health, messages, openapi, status, threads};
+use super::{answers, callbacks, events, health, messages, openapi, status, threads};
 use axum::routing::{MethodRouter, get, post};
 
 /// One thing that can be asked.
@@ -44,6 +44,7 @@ pub(super) static ROUTES: &[Route] = &[
     route("POST", "/v1/threads/{thread}/messages", Access::Sender,     || post(messages::post),   "Send a message to a thread."),
     route("GET",  "/v1/threads/{thread}/events",   Access::Sender,     || get(events::get),       "Follow a thread's outputs."),
     route("POST", "/v1/threads/{thread}/stop",     Access::Sender,     || post(threads::stop),    "Stop what a thread is doing."),
+    route("POST", "/v1/threads/{thread}/answers",  Access::Sender,     || post(answers::post),    "Answer a question that a thread has asked."),
     route("GET",  "/v1/threads/{thread}",          Access::Sender,     || get(threads::get),      "Where a thread stands and what it waits for."),
     route("GET",  "/v1/threads/{thread}/why",      Access::Sender,     || get(threads::why),      "What a thread waits for, since when, and who can release it."),
     route("GET",  "/v1/threads/{thread}/view",     Access::Sender,     || get(threads::view),     "What the model sees of a thread."),

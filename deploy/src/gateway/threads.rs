@@ -102,8 +102,11 @@ pub(super) async fn stop(
     let read = body::read_optional(&app, &headers, body, app.config.limits.message_bytes_max).await?;
     let mut fields = Fields::parse(read.as_ref().map_or(b"{}", |read| &read.bytes))?;
     let id = messages::input_id(&mut fields, &headers)?;
-    fields.finish("id")?;
-    let taken = app.shards.submit(address.thread, Record::Stop(Stop { id: id.clone(), origin })).await;
+    let subtree = fields.take_bool("subtree")?.unwrap_or(false);
+    fields.finish("id, subtree")?;
+    let stop = Stop { id: id.clone(), origin };
+    let record = if subtree { Record::StopAll(stop) } else { Record::Stop(stop) };
+    let taken = app.shards.submit(address.thread, record).await;
     let (number, duplicate) = messages::number(taken.map_err(|error| Problem::from(error).of_input(&id.0))?, &id.0)?;
     Ok(messages::answer(&address, number, &id.0, duplicate))
 }

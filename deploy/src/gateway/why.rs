@@ -6,6 +6,7 @@
 use super::outputs::{moment, standing, wait};
 use serde_json::{Value, json};
 use slackwater_core::effect::Wait;
+use slackwater_core::record::Asks;
 use slackwater_core::thread::Why;
 
 /// Why a thread does not go on.
@@ -43,14 +44,34 @@ pub fn why(why: &Why) -> Value {
 fn on(on: &Wait, why: &Why) -> Value {
     let (since_ms, deadline_ms, released_by) = match on {
         Wait::Model { .. } => (why.asked_ms, None, vec![by("model", "its answer, or its failure after all retries")]),
-        Wait::Call { name, since_ms, .. } => {
+        Wait::Call { name, since_ms, due_ms, .. } => {
             let mut tool = by("tool", "its result");
             tool["name"] = json!(name);
-            (Some(*since_ms), None, vec![tool, by("person", "a message interrupts the call, a stop cancels it")])
+            let mut releasers = vec![tool, by("person", "a message interrupts the call, a stop cancels it")];
+            releasers.extend(due_ms.map(|_| by("timer", "the call times out")));
+            (Some(*since_ms), *due_ms, releasers)
         }
         Wait::Timer { since_ms, due_ms, .. } => {
             let timer = by("timer", "its time comes");
             (Some(*since_ms), *due_ms, [timer].into_iter().chain(anybody(why)).collect())
+        }
+        Wait::Question { name, asks, since_ms, .. } => {
+            let mut releasers = vec![by(
+                "person",
+                match asks {
+                    Asks::Approval { .. } => {
+                        "the question is approved or denied; a message leaves it open, a stop withdraws it"
+                    }
+                    Asks::Choice { .. } => "one of the choices is made; a message or a stop withdraws the question",
+                    Asks::Authorization { .. } => "the tool is authorized at the question's URL",
+                },
+            )];
+            if let Asks::Authorization { .. } = asks {
+                let mut tool = by("tool", "its result, once it is authorized");
+                tool["name"] = json!(name);
+                releasers.push(tool);
+            }
+            (Some(*since_ms), None, releasers)
         }
         Wait::Input { since_ms, .. } => (Some(*since_ms), None, anybody(why).collect()),
     };

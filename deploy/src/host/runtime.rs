@@ -72,6 +72,7 @@ pub struct Builder {
     limits: model::Limits,
     local_tools: Vec<LocalTool>,
     tools: tool::Config,
+    approvals: Option<tool::Approvals>,
     gateway: gateway::Config,
     journal: Options,
     clock: Clock,
@@ -89,6 +90,7 @@ impl Default for Builder {
             limits: model::Limits::default(),
             local_tools: Vec::new(),
             tools: tool::Config::default(),
+            approvals: None,
             gateway: gateway::Config { listen, ..gateway::Config::default() },
             journal: Options::default(),
             clock: Clock::system(),
@@ -140,6 +142,13 @@ impl Builder {
     /// The tool servers.
     pub fn tool_config(mut self, config: tool::Config) -> Self {
         self.tools = config;
+        self
+    }
+
+    /// Which calls wait for a person's approval, in place of what the tools' configuration says. Without a word: those of
+    /// tools that say that they are destructive.
+    pub fn approvals(mut self, approvals: tool::Approvals) -> Self {
+        self.approvals = Some(approvals);
         self
     }
 
@@ -203,8 +212,10 @@ impl Builder {
     ) -> Result<Running, RuntimeError> {
         let catalog = Catalog::default();
         let callback_base = gateway.base_url().to_owned();
+        let mut tools = self.tools.clone();
+        tools.approvals = self.approvals.clone().unwrap_or(tools.approvals);
         let (from_tool, to_tool, mut tools) =
-            tool::start(self.tools.clone(), self.local_tools.clone(), catalog.clone(), key, callback_base)?;
+            tool::start(tools, self.local_tools.clone(), catalog.clone(), key, callback_base)?;
         let troubles = tools.ready(Duration::from_millis(TOOLS_READY_MS)).await;
         let (from_journal, to_journal, journal) = journal.start().map_err(Arc::new)?;
         let (from_model, to_model) =

@@ -92,8 +92,8 @@ pub fn tool() -> (FromAdapter<Arrival>, ToAdapter<ToTool>) {
     let settings = settings();
     let process = Process::this();
     let callback_base = gateways::base_url(&settings.gateway, settings.gateway.listen);
-    let started =
-        tools::start(settings.tool.clone(), Vec::new(), process.catalog.clone(), key(settings), callback_base);
+    let config = tools::Config { approvals: settings.approvals.clone(), ..settings.tool.clone() };
+    let started = tools::start(config, Vec::new(), process.catalog.clone(), key(settings), callback_base);
     let (from, to, mut running) = or_exit(started);
     tokio::spawn(async move {
         for trouble in running.ready(Duration::from_millis(super::TOOLS_READY_MS)).await {

@@ -150,6 +150,12 @@ pub(super) fn kind_of(record: &Record) -> &'static str {
         Record::Delivered(_) => "delivered",
         Record::Event(_) => "event",
         Record::Bounds(_) => "bounds",
+        Record::Asked(_) => "asked",
+        Record::Answered(_) => "answered",
+        Record::Responded(_) => "responded",
+        Record::Deadline { .. } => "deadline",
+        Record::View(_) => "view",
+        Record::StopAll(_) => "stop all",
     }
 }
 

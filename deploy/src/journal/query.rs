@@ -131,7 +131,10 @@ fn origin(record: &Record) -> Origin {
     let inside = |who: String| Origin { who, proof: Proof::Process };
     match record {
         Record::Message(message) => message.origin.clone(),
-        Record::Stop(stop) => stop.origin.clone(),
+        Record::Stop(stop) | Record::StopAll(stop) => stop.origin.clone(),
+        Record::Asked(question) => question.origin.clone(),
+        Record::Answered(verdict) => verdict.origin.clone(),
+        Record::View(update) => update.origin.clone(),
         Record::Result(result) => result.origin.clone(),
         Record::Event(event) => event.origin.clone(),
         Record::Completion(completion) => inside(completion.model.clone()),
@@ -150,13 +153,14 @@ fn gist(record: &Record) -> String {
         Record::Armed { call, due_ms } => format!("call {call} sleeps until {due_ms}"),
         Record::Result(result) => format!("call {}: {}", result.call, said(&result.content)),
         Record::Fired(call) => format!("call {call}"),
-        Record::Stop(_) => String::new(),
+        Record::Stop(_) | Record::StopAll(_) => String::new(),
         Record::Post(post) => match &post.body {
             PostBody::Birth(_) => "birth".to_owned(),
             PostBody::Message(text) => format!("message: {text}"),
             PostBody::Report { text, .. } => format!("report: {text}"),
             PostBody::Close => "close".to_owned(),
             PostBody::Closed => "closed".to_owned(),
+            PostBody::Stop => "stop".to_owned(),
         },
         Record::Delivered(receipt) => {
             let what = format!("post {}.{}", receipt.post.number, receipt.post.index);
@@ -164,6 +168,11 @@ fn gist(record: &Record) -> String {
         }
         Record::Event(event) => format!("subscription {}: {}", event.subscription, said(&event.content)),
         Record::Bounds(bounds) => format!("{bounds:?}"),
+        Record::Asked(question) => format!("call {}: {:?}", question.call, question.asks),
+        Record::Answered(verdict) => format!("question {}: {:?}", verdict.question, verdict.answer),
+        Record::Responded(question) => format!("question {question}"),
+        Record::Deadline { call, due_ms } => format!("call {call} times out at {due_ms}"),
+        Record::View(update) => format!("call {}: {}", update.call, update.view_type),
     }
 }
 

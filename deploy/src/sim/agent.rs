@@ -149,6 +149,10 @@ impl<T: Into<String>, E: Into<String>> From<Result<T, E>> for Later {
 pub(super) struct Tool {
     /// Whether it remembers the ids of its calls and does none again.
     pub(super) once: bool,
+    /// Whether its calls wait for a person's approval.
+    pub(super) is_gated: bool,
+    /// How long a call may take, in milliseconds.
+    pub(super) timeout_ms: Option<u64>,
     function: Box<dyn Fn(&str) -> Later>,
 }
 
@@ -161,7 +165,7 @@ impl Tool {
                 Err(error) => Later::now(format!("The arguments do not fit: {error}.")).failed(),
             }
         });
-        Self { once, function }
+        Self { once, is_gated: false, timeout_ms: None, function }
     }
 
     pub(super) fn call(&self, dispatch: &Dispatch) -> Later {

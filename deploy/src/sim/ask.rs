@@ -13,7 +13,7 @@ use slackwater_core::effect::{Dispatch, Due, Outcome, Prompt};
 use slackwater_core::flow::awake::ToWorld;
 use slackwater_core::id::{CallId, ThreadId, Ticket};
 use slackwater_core::port::{ToGateway, ToJournal, ToModel, ToTimer, ToTool};
-use slackwater_core::record::{Content, Origin, Proof, Record, ToolResult};
+use slackwater_core::record::{Asks, Content, Origin, Proof, Question, Record, ToolResult};
 
 impl World<'_> {
     /// Does what a thread asks of the world.
@@ -30,6 +30,12 @@ impl World<'_> {
             ToWorld::Model(ToModel::Cut { thread, seen }) => self.cut((thread, seen)),
             ToWorld::Tool(ToTool::Dispatch(dispatch)) => self.dispatch(dispatch)?,
             ToWorld::Tool(ToTool::Cancel(dispatch)) => self.cancel(&dispatch),
+            ToWorld::Tool(ToTool::Respond(_)) => {
+                return broken("fan_out", "a tool is told of a choice for which it did not ask");
+            }
+            ToWorld::Tool(ToTool::Close(thread)) => {
+                self.tell(|world| format!("    the tools are told that {} has closed", world.sim.name(thread)));
+            }
             ToWorld::Timer(ToTimer::Arm { thread, call, due }) => self.arm(thread, call, due),
             ToWorld::Timer(ToTimer::Disarm { thread, call }) => self.disarm(thread, call),
             ToWorld::Post(arrival) => self.fly(self.now_ms, false, Cargo::Record(arrival.thread, arrival.record)),
@@ -72,7 +78,7 @@ impl World<'_> {
     }
 
     fn dispatch(&mut self, dispatch: Dispatch) -> Result<(), Broken> {
-        let Dispatch { thread, call, name, arguments } = &dispatch;
+        let Dispatch { thread, call, name, arguments, approved, ancestors: _ } = &dispatch;
         let id = call.effect_id(*thread);
         let arguments = serde_json::from_str(arguments).unwrap_or(serde_json::Value::Null);
         let history = promise::dispatch(&self.view, &dispatch, &arguments)?;
@@ -82,6 +88,17 @@ impl World<'_> {
             self.fly(self.now_ms, true, Cargo::Record(*thread, record));
             return Ok(());
         };
+        if tool.is_gated && !approved {
+            self.tell(|_| format!("    {name} waits for an approval of call {}", dispatch.call));
+            let asks = Asks::Approval { reason: format!("{name} needs one") };
+            let question = Question { call: *call, origin: Origin::runtime(), asks };
+            self.fly(self.now_ms, true, Cargo::Record(*thread, Record::Asked(question)));
+            return Ok(());
+        }
+        if let Some(timeout_ms) = tool.timeout_ms {
+            let deadline = Record::Deadline { call: *call, due_ms: START_MS + self.now_ms + timeout_ms };
+            self.fly(self.now_ms, true, Cargo::Record(*thread, deadline));
+        }
         let later = match self.done.get(&id).filter(|_| tool.once).cloned() {
             Some(later) => {
                 self.tell(|_| format!("    {name} knows the call {} and does nothing", dispatch.call));

@@ -88,6 +88,7 @@ use agent::{Agent, Tool};
 use scenario::{Input, Start, What};
 use serde::de::DeserializeOwned;
 use slackwater_core::id::ThreadId;
+use slackwater_core::record::Decision;
 
 /// How much may happen in one life, and in a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,6 +202,57 @@ impl Sim {
     #[must_use]
     pub fn stop(self, thread: &str) -> Self {
         self.input(thread, What::Stop, Start::Acknowledged)
+    }
+
+    /// A user stops this thread and all below it, at any time after the input before it was acknowledged.
+    ///
+    /// # Panics
+    /// When the text addresses no thread.
+    #[must_use]
+    pub fn stop_all(self, thread: &str) -> Self {
+        self.input(thread, What::StopAll, Start::Acknowledged)
+    }
+
+    /// A person approves the next call of this thread that waits for it, any time after it was asked. Nobody answers when
+    /// nothing is asked; with [`Sim::when_quiet`] the answer comes when nothing else moves any more.
+    ///
+    /// # Panics
+    /// When the text addresses no thread.
+    #[must_use]
+    pub fn approve(self, thread: &str) -> Self {
+        self.input(thread, What::Decision(Decision::Approve), Start::Asked)
+    }
+
+    /// A person denies the next call of this thread that waits for an approval; otherwise as [`Sim::approve`].
+    ///
+    /// # Panics
+    /// When the text addresses no thread.
+    #[must_use]
+    pub fn deny(self, thread: &str, reason: impl Into<String>) -> Self {
+        self.input(thread, What::Decision(Decision::Deny { reason: Some(reason.into()) }), Start::Asked)
+    }
+
+    /// Calls of this tool wait for a person's approval.
+    ///
+    /// # Panics
+    /// When there is no tool of this name yet.
+    #[must_use]
+    pub fn needs_approval(self, tool: &str) -> Self {
+        self.of_tool(tool, |tool| tool.is_gated = true)
+    }
+
+    /// A call of this tool may take so many milliseconds.
+    ///
+    /// # Panics
+    /// When there is no tool of this name yet.
+    #[must_use]
+    pub fn timeout_ms(self, tool: &str, timeout_ms: u64) -> Self {
+        self.of_tool(tool, |tool| tool.timeout_ms = Some(timeout_ms))
+    }
+
+    fn of_tool(mut self, name: &str, change: impl FnOnce(&mut Tool)) -> Self {
+        change(self.agent.tools.get_mut(name).unwrap_or_else(|| panic!("there is no tool {name}; add it first")));
+        self
     }
 
     /// The last input is sent at any time, whatever stands before it. As all that say more of the last input, it panics when
@@ -335,7 +387,7 @@ impl Sim {
     fn input(mut self, thread: &str, what: What, start: Start) -> Self {
         let address = address(thread).unwrap_or_else(|bad| panic!("{thread:?}: {bad}"));
         // There is nothing before the first.
-        let start = if self.inputs.is_empty() { Start::AnyTime } else { start };
+        let start = if self.inputs.is_empty() && start == Start::Acknowledged { Start::AnyTime } else { start };
         self.inputs.push(Input { address, what, start, maybe: false });
         self
     }

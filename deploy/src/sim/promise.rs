@@ -7,10 +7,10 @@ use super::journal::Journal;
 use super::log::{Broken, broken};
 use super::view::{Seen, View};
 use super::world::{Delivery, World};
-use slackwater_core::effect::{Dispatch, Effect, Outcome, Output, Prompt};
+use slackwater_core::effect::{Dispatch, Effect, Outcome, Output, Prompt, Shown};
 use slackwater_core::history::{History, Item};
 use slackwater_core::id::Number;
-use slackwater_core::record::{Block, Record};
+use slackwater_core::record::{Block, Decision, Record};
 use slackwater_core::thread::invariant;
 use std::collections::BTreeSet;
 
@@ -68,6 +68,10 @@ pub(super) fn dispatch(view: &View, dispatch: &Dispatch, arguments: &serde_json:
     let Some(seen) = seen.filter(|seen| seen.thread.history().newest_first().any(|item| made(item))) else {
         return broken("durable_before_act", format!("call {id} is done and no durable record makes it"));
     };
+    let approved = |output: &Output| matches!(&output.shown, Shown::Verdict { call, answer: Decision::Approve, .. } if *call == dispatch.call);
+    if dispatch.approved && !seen.outputs.iter().any(approved) {
+        return broken("durable_before_act", format!("call {id} is done as if somebody had approved it"));
+    }
     match view.runs.iter().find(|run| run.id == id && (run.tool != dispatch.name || run.arguments != *arguments)) {
         Some(run) => {
             broken("effects_have_names", format!("{id} is the name of a {} and of a {}", run.tool, dispatch.name))
@@ -87,7 +91,8 @@ pub(super) fn acknowledged(
     let place = usize::try_from(*number).unwrap_or(usize::MAX).wrapping_sub(1);
     let is_same = |record: &Record| match (record, &delivery.record) {
         (Record::Message(one), Record::Message(other)) => one.id == other.id,
-        (Record::Stop(one), Record::Stop(other)) => one.id == other.id,
+        (Record::Stop(one), Record::Stop(other)) | (Record::StopAll(one), Record::StopAll(other)) => one.id == other.id,
+        (Record::Answered(one), Record::Answered(other)) => one.id == other.id,
         (Record::Result(one), Record::Result(other)) => one.call == other.call,
         _ => false,
     };

@@ -3,6 +3,7 @@
 //! In: inputs, one by one. Out: the same. Always: an input is named by its place.
 
 use crate::gateway::name::Address;
+use slackwater_core::record::Decision;
 
 #[derive(Clone, Debug)]
 pub(super) struct Input {
@@ -17,6 +18,9 @@ pub(super) struct Input {
 pub(super) enum What {
     Message(String),
     Stop,
+    StopAll,
+    /// The answer to a question, which is made when there is one.
+    Decision(Decision),
 }
 
 /// From when on an input is sent. It may arrive any time later, except for one with a time.
@@ -29,4 +33,6 @@ pub(super) enum Start {
     At(u64),
     /// When nothing moves any more.
     Quiet,
+    /// When the thread asks something.
+    Asked,
 }

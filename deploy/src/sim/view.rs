@@ -6,10 +6,10 @@
 use super::agent::text;
 use super::journal::Journal;
 use crate::gateway::name::address;
-use slackwater_core::effect::{Effect, Outcome, Output, Prompt, Shown};
+use slackwater_core::effect::{Effect, Outcome, Output, Prompt, Shown, Wait};
 use slackwater_core::history::{History, Item};
 use slackwater_core::id::{CallId, InputId, Number, ThreadId};
-use slackwater_core::record::{Block, Committed, Record};
+use slackwater_core::record::{Block, Committed, Decision, Record};
 use slackwater_core::thread::{Standing, Thread, invariant};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,6 +103,27 @@ impl View {
         prompts.map(|prompt| prompt.history.to_vec().into_iter().map(|item| words(item)).collect()).collect()
     }
 
+    /// What people have answered a thread's questions, oldest first.
+    pub fn decisions(&self, thread: &str) -> Vec<&Decision> {
+        let decision = |output| match output {
+            &Output { shown: Shown::Verdict { ref answer, .. }, .. } => Some(answer),
+            _ => None,
+        };
+        self.outputs(thread).iter().filter_map(decision).collect()
+    }
+
+    /// The questions of a thread that wait for an answer, oldest first.
+    pub(super) fn questions(&self, thread: ThreadId) -> Vec<Number> {
+        let waits = self.threads.get(&thread).map(|seen| seen.thread.standing().waits);
+        let question = |wait| match wait {
+            Wait::Question { question, .. } => Some(question),
+            _ => None,
+        };
+        let mut questions: Vec<_> = waits.into_iter().flatten().filter_map(question).collect();
+        questions.sort_unstable();
+        questions
+    }
+
     /// Every time that a tool did something, oldest first.
     pub fn runs(&self) -> &[Run] {
         &self.runs
@@ -146,7 +167,8 @@ impl View {
         if let Outcome::Taken(number) = applied.outcome {
             let id = match &committed.arrival.record {
                 Record::Message(message) => Some(&message.id),
-                Record::Stop(stop) => Some(&stop.id),
+                Record::Stop(stop) | Record::StopAll(stop) => Some(&stop.id),
+                Record::Answered(verdict) => Some(&verdict.id),
                 _ => None,
             };
             if let Some(id) = id

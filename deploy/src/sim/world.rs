@@ -16,8 +16,10 @@ use slackwater_core::flow::awake::{Awake, Moment, ToWorld};
 use slackwater_core::history::Item;
 use slackwater_core::id::{CallId, InputId, Number, ThreadId, Ticket};
 use slackwater_core::port::{FromJournal, ToGateway, ToTool};
-use slackwater_core::record::{Arrival, Content, End, Failure, FailureClass, Message, Origin, Proof, Record, Stop};
-use std::collections::BTreeMap;
+use slackwater_core::record::{
+    Arrival, Content, End, Failure, FailureClass, Message, Origin, Proof, Record, Stop, Verdict,
+};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// When the simulated time begins, in milliseconds since the Unix epoch: 2031-01-01 00:00 UTC.
 pub(super) const START_MS: u64 = 1_925_078_400_000;
@@ -82,6 +84,8 @@ pub(super) struct World<'a> {
     pub(super) asked: BTreeMap<Key, Asking>,
     pub(super) deliveries: Vec<Delivery>,
     launched: Vec<bool>,
+    /// The questions for which somebody has made up his mind.
+    decided: BTreeSet<(ThreadId, Number)>,
     /// Who waits for an answer, by ticket. A crash forgets them.
     pub(super) tickets: BTreeMap<u64, usize>,
     ticket: u64,
@@ -104,6 +108,7 @@ impl<'a> World<'a> {
             asked: BTreeMap::new(),
             deliveries: Vec::new(),
             launched: vec![false; sim.inputs.len()],
+            decided: BTreeSet::new(),
             tickets: BTreeMap::new(),
             ticket: 0,
             done: BTreeMap::new(),
@@ -115,9 +120,10 @@ impl<'a> World<'a> {
     pub(super) fn live(&mut self) -> Result<(), Broken> {
         for (place, input) in self.sim.inputs.iter().enumerate() {
             match input.start {
+                _ if matches!(input.what, What::Decision(_)) => {}
                 Start::AnyTime => self.launch(place, 0, false),
                 Start::At(at_ms) => self.launch(place, at_ms, true),
-                Start::Acknowledged | Start::Quiet => {}
+                Start::Acknowledged | Start::Quiet | Start::Asked => {}
             }
         }
         loop {
@@ -176,10 +182,44 @@ impl<'a> World<'a> {
                 }),
             ),
             What::Stop => (format!("stop of {}", self.sim.name(address.thread)), Record::Stop(Stop { id, origin })),
+            What::StopAll => {
+                (format!("stop of all of {}", self.sim.name(address.thread)), Record::StopAll(Stop { id, origin }))
+            }
+            What::Decision(answer) => {
+                let mut open = self.view.questions(address.thread).into_iter();
+                let Some(question) = open.find(|question| !self.decided.contains(&(address.thread, *question))) else {
+                    // Nobody is asked.
+                    return self.follow(place);
+                };
+                self.decided.insert((address.thread, question));
+                let verdict = Verdict { id, origin, question, answer: answer.clone() };
+                (
+                    format!("{answer:?} for question {question} of {}", self.sim.name(address.thread)),
+                    Record::Answered(verdict),
+                )
+            }
         };
         let thread = address.thread;
         let delivery = Delivery { name, thread, record, input: Some(place), outcome: None, withdrawn: false };
         self.send(delivery, due_ms, exact);
+    }
+
+    /// People answer what is asked of them.
+    fn decide(&mut self) {
+        for place in 0..self.sim.inputs.len() {
+            let Input { address, what, start, .. } = &self.sim.inputs[place];
+            let (thread, start) = (address.thread, *start);
+            if self.launched[place] || start == Start::Quiet || !matches!(what, What::Decision(_)) {
+                continue;
+            }
+            let is_new = |question: &Number| !self.decided.contains(&(thread, *question));
+            if self.view.questions(thread).iter().any(is_new) {
+                match start {
+                    Start::At(at_ms) => self.launch(place, at_ms.max(self.now_ms), true),
+                    _ => self.launch(place, 0, false),
+                }
+            }
+        }
     }
 
     /// What waited for this input's acknowledgement is sent.
@@ -243,6 +283,7 @@ impl<'a> World<'a> {
             }
             let (committed, refused) = self.journal.sync();
             committed.iter().try_for_each(|committed| promise::keep(self.view.apply(committed, &self.journal)))?;
+            self.decide();
             if let [first, ..] = &committed[..] {
                 let (first, count) = (first.number, committed.len());
                 self.tell(|_| format!("    committed: {count}, from record {first} on"));
@@ -368,6 +409,7 @@ impl<'a> World<'a> {
         self.tell(|_| format!("    CRASH {how}"));
         let kept = self.journal.crash(kept);
         kept.iter().try_for_each(|committed| promise::keep(self.view.apply(committed, &self.journal)))?;
+        self.decide();
         self.awake = Awake::default();
         self.threads_awake = 0;
         self.asked.clear();

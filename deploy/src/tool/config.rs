@@ -4,6 +4,7 @@
 //! and two servers never have the same label.
 
 use super::Error;
+use super::terms::Approvals;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -32,6 +33,12 @@ pub struct Config {
     pub command_start_limit_ms: u64,
     /// How long a call of an unknown tool waits for servers that have not been found yet, in milliseconds.
     pub unknown_tool_wait_ms: u64,
+    /// How long a call may take, in milliseconds, if neither its tool's annotations (`timeoutMs`) nor its server's
+    /// configuration says; without one, as long as it wants.
+    pub timeout_ms: Option<u64>,
+    /// Which calls wait for a person's approval: the table `approvals` of a configuration file.
+    #[serde(skip)]
+    pub approvals: Approvals,
 }
 
 impl Default for Config {
@@ -47,6 +54,8 @@ impl Default for Config {
             callback_lifetime_days: 30,
             command_start_limit_ms: 10_000,
             unknown_tool_wait_ms: 30_000,
+            timeout_ms: None,
+            approvals: Approvals::default(),
         }
     }
 }
@@ -65,6 +74,8 @@ pub struct ServerConfig {
     pub cwd: Option<PathBuf>,
     /// What is added to the command's environment.
     pub env: BTreeMap<String, String>,
+    /// How long a call of one of its tools may take, in milliseconds, if the tool's annotations do not say.
+    pub timeout_ms: Option<u64>,
 }
 
 /// Where a server comes from.
@@ -74,6 +85,8 @@ pub(super) struct Source {
     pub(super) label: String,
     /// How it is reached.
     pub(super) reach: Reach,
+    /// How long a call may take, in milliseconds, if the server is told.
+    pub(super) timeout_ms: Option<u64>,
 }
 
 /// How a server is reached.
@@ -128,7 +141,11 @@ impl ServerConfig {
                     return fault(url, format!("{wrong}; give its base URL, such as http://127.0.0.1:3002"));
                 }
                 let base = url.trim_end_matches('/').to_owned();
-                Ok(Source { label: self.name.clone().unwrap_or_else(|| base.clone()), reach: Reach::Url(base) })
+                Ok(Source {
+                    label: self.name.clone().unwrap_or_else(|| base.clone()),
+                    reach: Reach::Url(base),
+                    timeout_ms: self.timeout_ms,
+                })
             }
             (None, Some(command)) => match command.split_first() {
                 Some((program, arguments)) if !program.is_empty() => Ok(Source {
@@ -139,6 +156,7 @@ impl ServerConfig {
                         cwd: self.cwd.clone(),
                         env: self.env.clone(),
                     }),
+                    timeout_ms: self.timeout_ms,
                 }),
                 _ => fault("(no name)", "the command is empty; give a program and its arguments".to_owned()),
             },

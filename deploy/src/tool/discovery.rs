@@ -6,6 +6,7 @@
 use super::Error;
 use super::config::http_url;
 use super::schema::{Schema, Schemas};
+use super::terms::Terms;
 use super::wire::Manifest;
 use crate::catalog::ToolSpec;
 use slackwater_core::record::Origin;
@@ -31,12 +32,17 @@ pub(super) struct Toolset {
     pub(super) endpoint: String,
     /// What it offers.
     pub(super) tools: Vec<ToolSpec>,
-    /// What its tools take, by their names.
-    pub(super) schemas: BTreeMap<String, Arc<Schema>>,
+    /// The terms of its tools, by their names.
+    pub(super) terms: BTreeMap<String, Terms>,
 }
 
-/// Asks a server for its toolset.
-pub(super) async fn discover(client: &reqwest::Client, base: &str, schemas: &Schemas) -> Result<Toolset, Error> {
+/// Asks a server for its toolset. Calls may take so long if their tools do not say, in milliseconds.
+pub(super) async fn discover(
+    client: &reqwest::Client,
+    base: &str,
+    schemas: &Schemas,
+    timeout_ms: Option<u64>,
+) -> Result<Toolset, Error> {
     let url = format!("{base}/.well-known/rap-toolset");
     let unreachable = |fault: String| Error::Unreachable { url: url.clone(), fault };
     let response = client
@@ -58,20 +64,16 @@ pub(super) async fn discover(client: &reqwest::Client, base: &str, schemas: &Sch
         url: url.clone(),
         faults: vec![format!("it is not a RAP toolset: {error}")],
     })?;
-    let schemas = checked(&manifest, schemas).map_err(|faults| Error::Refused { url, faults })?;
-    let tools = manifest.tools.into_iter().map(|tool| ToolSpec {
-        name: tool.name,
-        description: tool.description,
-        schema: tool.input_schema,
-        annotations: tool.annotations,
-    });
-    Ok(Toolset {
-        name: manifest.name,
-        base: base.to_owned(),
-        endpoint: manifest.endpoint,
-        tools: tools.collect(),
-        schemas,
-    })
+    let mut schemas = checked(&manifest, schemas).map_err(|faults| Error::Refused { url, faults })?;
+    let (mut tools, mut terms) = (Vec::new(), BTreeMap::new());
+    for tool in manifest.tools {
+        let compiled = schemas.remove(&tool.name).expect("invariant: a toolset that was checked has its schemas");
+        let (of_tool, schema) = Terms::new(compiled, &tool.input_schema, tool.annotations.clone(), timeout_ms);
+        terms.insert(tool.name.clone(), of_tool);
+        let (name, description, annotations) = (tool.name, tool.description, tool.annotations);
+        tools.push(ToolSpec { name, description, schema, annotations });
+    }
+    Ok(Toolset { name: manifest.name, base: base.to_owned(), endpoint: manifest.endpoint, tools, terms })
 }
 
 /// What the tools of a toolset take; or everything that is wrong with it.

@@ -58,7 +58,8 @@ impl State {
 
 /// Keeps what is known of a server true, for as long as it is polled. `doubt` is told when a call did not get through.
 pub(super) async fn keep(source: Source, shared: Arc<Shared>, publish: watch::Sender<State>, doubt: Arc<Notify>) {
-    let keeper = Keeper { label: source.label, shared, publish, doubt };
+    let timeout_ms = source.timeout_ms.or(shared.config.timeout_ms);
+    let keeper = Keeper { label: source.label, timeout_ms, shared, publish, doubt };
     match source.reach {
         Reach::Url(base) => keeper.watch(&base).await,
         Reach::Command(command) => keeper.supervise(command).await,
@@ -67,6 +68,8 @@ pub(super) async fn keep(source: Source, shared: Arc<Shared>, publish: watch::Se
 
 struct Keeper {
     label: String,
+    /// How long calls may take, in milliseconds, if their tools do not say.
+    timeout_ms: Option<u64>,
     shared: Arc<Shared>,
     publish: watch::Sender<State>,
     doubt: Arc<Notify>,
@@ -87,7 +90,7 @@ impl Keeper {
     async fn find(&self, base: &str) {
         let mut failures = 0;
         loop {
-            match discover(&self.shared.client, base, &self.shared.schemas).await {
+            match discover(&self.shared.client, base, &self.shared.schemas, self.timeout_ms).await {
                 Ok(toolset) => return self.found(toolset),
                 Err(error) => self.in_trouble(error),
             }

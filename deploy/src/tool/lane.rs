@@ -1,11 +1,11 @@
 //! A lane: the calls of one source.
 //!
-//! In: dispatches and cancellations. Out: one record for each dispatch that was not cancelled. Always: so many at a time, the
-//! rest in order; the same call twice at a time is done once; a call that panics is answered all the same.
+//! In: dispatches, choices and cancellations. Out: one record for each dispatch or choice that was not cancelled. Always: so
+//! many at a time, the rest in order; the same one twice at a time is done once; a call that panics is answered all the same.
 
 use super::outbox::{Outbox, failed};
-use slackwater_core::effect::Dispatch;
-use slackwater_core::id::{CallId, ThreadId};
+use slackwater_core::effect::{Dispatch, Respond};
+use slackwater_core::id::{CallId, Number, ThreadId};
 use slackwater_core::port::ToTool;
 use slackwater_core::record::Record;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -13,55 +13,74 @@ use std::future::Future;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
-type Key = (ThreadId, CallId);
+/// The name of a job in this process: the call, and the question whose answer it is.
+type Key = (ThreadId, CallId, Option<Number>);
 
-/// The name of a call in this process.
-fn key(dispatch: &Dispatch) -> Key {
-    (dispatch.thread, dispatch.call)
+/// Something that is answered by one record.
+#[derive(Clone, Debug)]
+pub(super) enum Job {
+    /// A call to be done.
+    Call(Dispatch),
+    /// A choice to be told.
+    Respond(Respond),
 }
 
-/// Does the calls that are asked for until nobody can ask any more; then drops those under way. `perform` does a call;
-/// `cancelled` tells the source that nobody waits for one and must not wait itself.
-pub(super) async fn run<P, F, C>(
+impl Job {
+    fn key(&self) -> Key {
+        match self {
+            Job::Call(dispatch) => (dispatch.thread, dispatch.call, None),
+            Job::Respond(respond) => (respond.thread, respond.call, Some(respond.question)),
+        }
+    }
+
+    /// Whether it is of this call.
+    pub(super) fn is_of(&self, thread: ThreadId, call: CallId) -> bool {
+        let (of_thread, of_call, _) = self.key();
+        (of_thread, of_call) == (thread, call)
+    }
+}
+
+/// Does the jobs that are asked for until nobody can ask any more; then drops those under way. `perform` does one; `tell`
+/// tells the source what is not answered (cancellations, threads that have closed) and must not wait itself.
+pub(super) async fn run<P, F, T>(
     mut asks: mpsc::UnboundedReceiver<ToTool>,
     at_a_time: usize,
     outbox: Outbox,
     perform: P,
-    cancelled: C,
+    tell: T,
 ) where
-    P: Fn(Dispatch) -> F,
+    P: Fn(Job) -> F,
     F: Future<Output = Record> + Send + 'static,
-    C: Fn(Dispatch),
+    T: Fn(ToTool),
 {
-    let mut waiting: VecDeque<Dispatch> = VecDeque::new();
+    let mut waiting: VecDeque<Job> = VecDeque::new();
     let mut known: HashSet<Key> = HashSet::new();
     let mut under_way: HashMap<Key, AbortHandle> = HashMap::new();
     let mut running: JoinSet<Record> = JoinSet::new();
     loop {
         while under_way.len() < at_a_time.max(1)
-            && let Some(dispatch) = waiting.pop_front()
+            && let Some(job) = waiting.pop_front()
         {
-            let key = key(&dispatch);
-            under_way.insert(key, running.spawn(perform(dispatch)));
+            under_way.insert(job.key(), running.spawn(perform(job)));
         }
         tokio::select! {
             ask = asks.recv() => match ask {
                 None => return running.shutdown().await,
-                Some(ToTool::Dispatch(dispatch)) => {
-                    if known.insert(key(&dispatch)) {
-                        waiting.push_back(dispatch);
-                    }
-                }
+                Some(ToTool::Dispatch(dispatch)) => begin(Job::Call(dispatch), &mut known, &mut waiting),
+                Some(ToTool::Respond(respond)) => begin(Job::Respond(respond), &mut known, &mut waiting),
                 Some(ToTool::Cancel(dispatch)) => {
-                    let key = key(&dispatch);
-                    if known.remove(&key) {
-                        match under_way.remove(&key) {
-                            Some(task) => task.abort(),
-                            None => waiting.retain(|other| (other.thread, other.call) != key),
+                    let is_of = |key: &Key| (key.0, key.1) == (dispatch.thread, dispatch.call);
+                    known.retain(|key| !is_of(key));
+                    waiting.retain(|job| !is_of(&job.key()));
+                    under_way.retain(|key, task| {
+                        if is_of(key) {
+                            task.abort();
                         }
-                    }
-                    cancelled(dispatch);
+                        !is_of(key)
+                    });
+                    tell(ToTool::Cancel(dispatch));
                 }
+                Some(close @ ToTool::Close(_)) => tell(close),
             },
             Some(ended) = running.join_next_with_id() => {
                 let id = match &ended {
@@ -79,6 +98,12 @@ pub(super) async fn run<P, F, C>(
                 }
             }
         }
+    }
+}
+
+fn begin(job: Job, known: &mut HashSet<Key>, waiting: &mut VecDeque<Job>) {
+    if known.insert(job.key()) {
+        waiting.push_back(job);
     }
 }
 
@@ -126,6 +151,8 @@ mod tests {
             call: CallId { number, index: 0 },
             name: "t".to_owned(),
             arguments: String::new(),
+            approved: false,
+            ancestors: Vec::new(),
         }
     }
 
@@ -168,7 +195,7 @@ mod tests {
             receive,
             AT_A_TIME,
             Outbox::new(send),
-            move |dispatch| work(of_work.clone(), dispatch.call.number),
+            move |job| work(of_work.clone(), job.key().1.number),
             move |_| *of_cancel.lock().unwrap() += 1,
         ));
         let mut last: BTreeMap<u64, Step> = BTreeMap::new();

@@ -8,8 +8,10 @@
 
 use super::config::Config;
 use super::discovery::checked_tools;
+use super::lane::Job;
 use super::outbox::{Outbox, failed, refused};
-use super::schema::{Schema, Schemas, head, unfit};
+use super::schema::{Schemas, head, unfit};
+use super::terms::{Admitted, Terms};
 use super::{Error, lane};
 use crate::catalog::{Catalog, ToolSpec};
 use futures::FutureExt as _;
@@ -24,6 +26,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -137,9 +140,28 @@ impl LocalTool {
         Self { spec, function: Arc::new(function) }
     }
 
-    /// The same tool with annotations, for example `{"destructive": true}`.
+    /// The same tool with annotations, for example `{"destructive": true}`, in place of those it has.
     pub fn annotated(mut self, annotations: serde_json::Value) -> Self {
         self.spec.annotations = Some(annotations);
+        self
+    }
+
+    /// The same tool, said to be destructive: by default its calls wait for a person's approval ([`super::Approvals`]).
+    pub fn destructive(self) -> Self {
+        self.with("destructive", true.into())
+    }
+
+    /// The same tool, with the time that a call may take; the model may say another with the call. The function's future is
+    /// dropped then, and the model is told.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.with("timeoutMs", u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).into())
+    }
+
+    fn with(mut self, field: &str, value: serde_json::Value) -> Self {
+        let annotations = self.spec.annotations.get_or_insert_with(|| serde_json::json!({}));
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.insert(field.to_owned(), value);
+        }
         self
     }
 }
@@ -148,7 +170,7 @@ impl LocalTool {
 pub(super) struct Local {
     /// Where their calls go.
     pub(super) asks: mpsc::UnboundedSender<ToTool>,
-    tools: Arc<BTreeMap<String, (LocalTool, Arc<Schema>)>>,
+    tools: Arc<BTreeMap<String, (LocalTool, Terms)>>,
     lane: JoinHandle<()>,
 }
 
@@ -162,21 +184,35 @@ pub(super) fn start(
 ) -> Result<Local, Error> {
     let named = tools.iter().map(|tool| (tool.spec.name.as_str(), &tool.spec.schema));
     let mut checked = checked_tools(named, schemas).map_err(Error::Local)?;
-    for name in catalog.offer(LOCAL, tools.iter().map(|tool| tool.spec.clone()).collect()) {
-        tracing::warn!(server = LOCAL, tool = name, "another source offers a tool of this name; neither is used");
-    }
-    let known = tools.into_iter().filter_map(|tool| {
+    let known = tools.into_iter().filter_map(|mut tool| {
         let (name, schema) = checked.remove_entry(&tool.spec.name)?;
-        Some((name, (tool, schema)))
+        let annotations = tool.spec.annotations.clone();
+        let (terms, shown) = Terms::new(schema, &tool.spec.schema, annotations, config.timeout_ms);
+        tool.spec.schema = shown;
+        Some((name, (tool, terms)))
     });
     let tools: BTreeMap<_, _> = known.collect();
+    for name in catalog.offer(LOCAL, tools.values().map(|(tool, _)| tool.spec.clone()).collect()) {
+        tracing::warn!(server = LOCAL, tool = name, "another source offers a tool of this name; neither is used");
+    }
     let tools = Arc::new(tools);
     let (asks, receive) = mpsc::unbounded_channel();
-    let known = tools.clone();
-    let perform = move |dispatch: Dispatch| {
-        let (tool, schema) =
-            known.get(&dispatch.name).cloned().expect("invariant: the router sends each call to its owner");
-        call(tool, schema, dispatch)
+    let (known, approvals, deadlines) = (tools.clone(), Arc::new(config.approvals.clone()), outbox.clone());
+    let perform = move |job: Job| {
+        let (known, approvals, deadlines) = (known.clone(), approvals.clone(), deadlines.clone());
+        async move {
+            match job {
+                Job::Call(dispatch) => {
+                    let (tool, terms) =
+                        known.get(&dispatch.name).expect("invariant: the router sends each call to its owner");
+                    match terms.admit(&dispatch, &approvals, LOCAL) {
+                        Ok(admitted) => call(tool, &dispatch, admitted, &deadlines).await,
+                        Err(record) => *record,
+                    }
+                }
+                Job::Respond(respond) => failed(respond.call, LOCAL, "A local tool asks for no choices."),
+            }
+        }
     };
     // A cancelled call's future is dropped by the lane, and there is nobody else to tell.
     let lane = tokio::spawn(lane::run(receive, config.local_calls_max, outbox, perform, |_| {}));
@@ -196,21 +232,19 @@ impl Local {
     }
 }
 
-async fn call(tool: LocalTool, schema: Arc<Schema>, dispatch: Dispatch) -> Record {
-    let Dispatch { thread, call, name, arguments } = dispatch;
+async fn call(tool: &LocalTool, dispatch: &Dispatch, admitted: Admitted, deadlines: &Outbox) -> Record {
+    let &Dispatch { thread, call, ref name, .. } = dispatch;
     let over = CancellationToken::new();
     // Dropped with this future, however it ends.
     let _guard = over.clone().drop_guard();
-    let arguments = match schema.check(&name, &arguments) {
-        Ok(arguments) => arguments,
-        Err(text) => return refused(call, text),
-    };
+    let Admitted { arguments, timeout_ms } = admitted;
+    deadlines.put_deadline(thread, call, timeout_ms);
     let answer = match (tool.function)(arguments.get(), CallContext { thread, call, over }) {
         Ok(answer) => answer,
         // A type may want more than a schema can say.
         Err(error) => {
             let error = head(&error.to_string(), UNFIT_LENGTH_MAX);
-            return refused(call, unfit(&name, format_args!("do not fit: {error}")));
+            return refused(call, unfit(name, format_args!("do not fit: {error}")));
         }
     };
     match answer.await {

@@ -1,12 +1,14 @@
 //! The tools: who does a call that a model made.
 //!
-//! In: dispatches and cancellations. Out: `Record::Accepted` and `Record::Result`. Always: a dispatch gets exactly one of the
-//! two unless it was cancelled; the same call under way twice is done once; one source's stall never holds another's calls.
+//! In: dispatches, choices of people, cancellations. Out: `Record::Accepted`, `Record::Result`, or `Record::Asked` when a person
+//! has to approve the call first; `Record::Responded` for a choice. Always: a dispatch gets exactly one of these unless it
+//! was cancelled, and before it at most a `Record::Deadline`; the same call under way twice is done once; one source's stall never holds another's calls.
 //!
 //! | part | what it does |
 //! | --- | --- |
 //! | `config` | which sources there are, and the limits |
 //! | `router` | finds the source that owns the name of a call |
+//! | `terms` | which arguments a tool takes, how long a call may take, whether a person is asked first |
 //! | `schema` | checks a call's arguments, and refuses it when they do not fit |
 //! | `lane` | one source's calls: so many at a time, the rest in order |
 //! | `rap` | calls over HTTP, spelled in `wire`, tried again after a `pause` |
@@ -26,12 +28,14 @@ mod pause;
 mod rap;
 mod router;
 mod schema;
+mod terms;
 #[cfg(test)]
 mod tests;
 pub mod wire;
 
 pub use config::{Config, ServerConfig};
 pub use local::{Answer, CallContext, LocalTool};
+pub use terms::Approvals;
 
 use crate::capability::CapabilityKey;
 use crate::catalog::Catalog;

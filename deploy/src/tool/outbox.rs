@@ -22,6 +22,13 @@ impl Outbox {
         // A closed end is a flow that has stopped; at its next start it asks again.
         let _ = self.0.send(Arrival { ticket: None, thread, at_ms: now_ms(), record });
     }
+
+    /// Says how long a call that is begun now may take, if that is said at all.
+    pub(super) fn put_deadline(&self, thread: ThreadId, call: CallId, timeout_ms: Option<u64>) {
+        if let Some(timeout_ms) = timeout_ms {
+            self.put(thread, Record::Deadline { call, due_ms: now_ms().saturating_add(timeout_ms) });
+        }
+    }
 }
 
 /// The result of a call that no tool was asked to do: it tells the model why, and what to do.

@@ -1,20 +1,24 @@
 //! RAP servers: calls over HTTP.
 //!
-//! In: dispatches and cancellations of the tools of one server. Out: `Record::Accepted` when the server took a call over (its
-//! result comes to the gateway), or an error result. Always: a call's id and callback URL are the same in every attempt
+//! In: dispatches, choices and cancellations of the tools of one server, and threads that have closed. Out: `Record::Accepted`
+//! when the server took a call over (its result comes to the gateway), `Record::Responded` when it knows what was chosen, a
+//! question to a person, or an error result. Always: a call's id and callback URL are the same in every attempt
 //! under one dispatch; 4xx is final, 5xx and network errors are tried again a bounded number of times.
 
 use super::config::{Config, Source};
 use super::discovery::{in_words, read_at_most};
 use super::keeper::{self, State};
+use super::lane::Job;
 use super::outbox::{Outbox, failed, now_ms, refused};
 use super::schema::Schemas;
-use super::wire::{CancelToolCall, Invocation};
+use super::terms::Admitted;
+use super::wire::{CancelToolCall, CloseThread, Invocation, UserChoiceResponse};
 use super::{Error, lane, pause};
 use crate::capability::CapabilityKey;
 use crate::catalog::Catalog;
+use serde::Serialize;
 use serde_json::value::RawValue;
-use slackwater_core::effect::Dispatch;
+use slackwater_core::effect::{Dispatch, Respond};
 use slackwater_core::port::ToTool;
 use slackwater_core::record::Record;
 use std::sync::Arc;
@@ -22,8 +26,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// How many cancellations of one server are under way at a time. More are dropped: they are a courtesy.
-const CANCELS_MAX: usize = 64;
+/// How many notices to one server are under way at a time. More are dropped: they are a courtesy.
+const NOTICES_MAX: usize = 64;
 /// How much of an answer's body is read, and how much of it the model is shown, in bytes.
 const BODY_LENGTH_MAX: usize = 64 << 10;
 const SHOWN_LENGTH_MAX: usize = 500;
@@ -76,17 +80,22 @@ impl Server {
         let doubt = Arc::new(Notify::new());
         let keeper = tokio::spawn(keeper::keep(source, shared.clone(), publish, doubt.clone()));
         let caller = Arc::new(Caller { label: label.clone(), state: state.clone(), doubt, shared: shared.clone() });
-        let cancels = Arc::new(Semaphore::new(CANCELS_MAX));
-        let canceller = caller.clone();
+        let notices = Arc::new(Semaphore::new(NOTICES_MAX));
+        let teller = caller.clone();
         let lane = tokio::spawn(lane::run(
             receive,
             shared.config.invocations_max,
             shared.outbox.clone(),
-            move |dispatch| {
+            move |job| {
                 let caller = caller.clone();
-                async move { caller.call(dispatch).await }
+                async move {
+                    match job {
+                        Job::Call(dispatch) => caller.call(dispatch).await,
+                        Job::Respond(respond) => caller.respond(respond).await,
+                    }
+                }
             },
-            move |dispatch| canceller.clone().cancel(dispatch, &cancels),
+            move |ask| teller.clone().tell(ask, &notices),
         ));
         Self { label, state, asks, keeper, lane }
     }
@@ -125,39 +134,58 @@ impl Caller {
     async fn call(&self, dispatch: Dispatch) -> Record {
         let found = self.state.borrow().toolset.clone();
         // The router has found the tool a moment ago; it is gone again only if the server has changed since.
-        let Some((toolset, schema)) =
-            found.and_then(|set| Some((set.clone(), set.schemas.get(&dispatch.name)?.clone())))
+        let Some((toolset, terms)) = found.and_then(|set| Some((set.clone(), set.terms.get(&dispatch.name)?.clone())))
         else {
             return refused(
                 dispatch.call,
                 format!("There is no tool named {:?} any more. Go on without it.", dispatch.name),
             );
         };
-        let body = match schema.check(&dispatch.name, &dispatch.arguments) {
-            Ok(arguments) => self.invocation(&dispatch, arguments),
-            Err(text) => return refused(dispatch.call, text),
-        };
-        match self.deliver(&body).await {
+        let Admitted { arguments, timeout_ms } =
+            match terms.admit(&dispatch, &self.shared.config.approvals, &toolset.name) {
+                Ok(admitted) => admitted,
+                Err(record) => return *record,
+            };
+        self.shared.outbox.put_deadline(dispatch.thread, dispatch.call, timeout_ms);
+        let body = self.invocation(&dispatch, arguments);
+        match self.deliver("the call over", "the call", &body.id, &body, None).await {
             Ok(()) => Record::Accepted(dispatch.call),
             Err(text) => failed(dispatch.call, &toolset.name, text),
         }
     }
 
-    /// Tries until the server has taken the call over; or says, for the model, why it has not.
-    async fn deliver(&self, body: &Invocation) -> Result<(), String> {
+    async fn respond(&self, respond: Respond) -> Record {
+        let Respond { thread, call, name, question, url, selected } = respond;
+        let body = UserChoiceResponse { id: call.effect_id(thread), selected };
+        match self.deliver("what the user chose", "what the user chose", &body.id, &body, Some(&url)).await {
+            Ok(()) => Record::Responded(question),
+            Err(text) => failed(call, &name, text),
+        }
+    }
+
+    /// Tries until the server has taken something: at this URL, or else at its endpoint; or says, for the model, why it has
+    /// not.
+    async fn deliver<B: Serialize>(
+        &self,
+        taken: &str,
+        refused: &str,
+        id: &str,
+        body: &B,
+        url: Option<&str>,
+    ) -> Result<(), String> {
         let config = &self.shared.config;
         let mut failures = 0;
         loop {
-            let why = match self.attempt(body).await {
+            let why = match self.attempt(refused, body, url).await {
                 Ok(()) => return Ok(()),
                 Err(Failed::Finally(text)) => return Err(text),
                 Err(Failed::ForNow(text)) => text,
             };
             failures += 1;
-            tracing::debug!(server = self.label, call = body.id, failures, why, "an invocation failed");
+            tracing::debug!(server = self.label, call = id, failures, why, "a post failed");
             if failures >= config.invocation_attempts {
                 return Err(format!(
-                    "The tool server did not take the call over in {failures} attempts: it {why}. Whether the tool did anything is not known. Try again later, go on without it, or tell the user."
+                    "The tool server did not take {taken} in {failures} attempts: it {why}. Whether the tool did anything is not known. Try again later, go on without it, or tell the user."
                 ));
             }
             tokio::time::sleep(pause::after(failures, config.retry_first_ms, config.retry_max_ms)).await;
@@ -165,7 +193,7 @@ impl Caller {
     }
 
     fn invocation(&self, dispatch: &Dispatch, arguments: Box<RawValue>) -> Invocation {
-        let Dispatch { thread, call, name, .. } = dispatch;
+        let Dispatch { thread, call, name, ancestors, .. } = dispatch;
         let expires_ms = now_ms().saturating_add(self.shared.config.callback_lifetime_days.saturating_mul(DAY_MS));
         let token = self.shared.key.token(*thread, *call, expires_ms);
         Invocation {
@@ -176,17 +204,20 @@ impl Caller {
             callback_url: format!("{}/v1/callbacks/{token}", self.shared.callback_base),
             group_id: thread.to_string(),
             user_id: None,
-            thread_ancestors: Vec::new(),
+            thread_ancestors: ancestors.iter().map(ToString::to_string).collect(),
         }
     }
 
-    async fn attempt(&self, body: &Invocation) -> Result<(), Failed> {
-        // Asked anew at each attempt: a command that was started again is somewhere else.
-        let toolset = self.state.borrow().endpoint().map_err(Failed::ForNow)?;
+    async fn attempt<B: Serialize>(&self, refused: &str, body: &B, url: Option<&str>) -> Result<(), Failed> {
+        let url = match url {
+            Some(url) => url.to_owned(),
+            // Asked anew at each attempt: a command that was started again is somewhere else.
+            None => self.state.borrow().endpoint().map_err(Failed::ForNow)?.endpoint.clone(),
+        };
         let response = self
             .shared
             .client
-            .post(&toolset.endpoint)
+            .post(&url)
             .timeout(Duration::from_millis(self.shared.config.invocation_timeout_ms))
             .json(body)
             .send()
@@ -211,31 +242,36 @@ impl Caller {
             return Err(Failed::ForNow(format!("answered {status}{said}")));
         }
         Err(Failed::Finally(format!(
-            "The tool server refused the call: it answered {status}{said}. Do not repeat the call unchanged; correct it, go on without it, or tell the user."
+            "The tool server refused {refused}: it answered {status}{said}. Do not repeat the call unchanged; correct it, go on without it, or tell the user."
         )))
     }
 
-    /// Tells the server that nobody waits for a call any more. Nobody waits for this either.
-    fn cancel(self: Arc<Self>, dispatch: Dispatch, cancels: &Arc<Semaphore>) {
+    /// Tells the server that nobody waits for a call any more, or that a thread has closed. Nobody waits for this either.
+    fn tell(self: Arc<Self>, ask: ToTool, notices: &Arc<Semaphore>) {
+        match ask {
+            ToTool::Cancel(Dispatch { thread, call, .. }) => {
+                let body = CancelToolCall { thread_id: thread.to_string(), tool_call_id: call.effect_id(thread) };
+                self.notify("cancel_tool_call", body, notices);
+            }
+            ToTool::Close(thread) => {
+                self.notify("close_thread", CloseThread { thread_id: thread.to_string() }, notices);
+            }
+            ToTool::Dispatch(_) | ToTool::Respond(_) => unreachable!("invariant: a lane does what is answered"),
+        }
+    }
+
+    fn notify(self: Arc<Self>, path: &str, body: impl Serialize + Send + 'static, notices: &Arc<Semaphore>) {
         let Some(toolset) = self.state.borrow().toolset.clone() else { return };
-        let Ok(permit) = cancels.clone().try_acquire_owned() else {
-            tracing::debug!(server = self.label, "too many cancellations at a time; one was dropped");
+        let Ok(permit) = notices.clone().try_acquire_owned() else {
+            tracing::debug!(server = self.label, path, "too many notices at a time; one was dropped");
             return;
         };
+        let url = format!("{}/{path}", toolset.base);
         tokio::spawn(async move {
-            let url = format!("{}/cancel_tool_call", toolset.base);
-            let body = CancelToolCall {
-                thread_id: dispatch.thread.to_string(),
-                tool_call_id: dispatch.call.effect_id(dispatch.thread),
-            };
             let timeout = Duration::from_millis(self.shared.config.invocation_timeout_ms);
             match self.shared.client.post(&url).timeout(timeout).json(&body).send().await {
-                Ok(response) => {
-                    tracing::debug!(url, status = %response.status(), "told a tool server of a cancellation")
-                }
-                Err(error) => {
-                    tracing::debug!(url, why = in_words(&error), "could not tell a tool server of a cancellation")
-                }
+                Ok(response) => tracing::debug!(url, status = %response.status(), "a tool server was told"),
+                Err(error) => tracing::debug!(url, why = in_words(&error), "a tool server could not be told"),
             }
             drop(permit);
         });

@@ -1,14 +1,14 @@
 //! The router: which source does a call.
 //!
-//! In: dispatches and cancellations of all sources. Out: each to the source that owns the name; an error result if none
-//! does. Always: a name that two sources share is usable in neither; a name that is unknown only because its server has
+//! In: dispatches, choices and cancellations of all sources. Out: each to the source that owns the name; an error result if
+//! none does; that a thread has closed to all servers, as the protocol has it. Always: a name that two sources share is usable in neither; a name that is unknown only because its server has
 //! not been found yet waits for it, for a bounded time after the start.
 
+use super::lane::Job;
 use super::local::Local;
 use super::outbox::{Outbox, refused};
 use super::rap::Server;
 use crate::catalog::Catalog;
-use slackwater_core::effect::Dispatch;
 use slackwater_core::port::ToTool;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,25 +41,31 @@ impl Router {
     /// Routes until nobody can ask any more, or until it is told to stop.
     pub(super) async fn run(mut self) {
         let patience = Instant::now() + self.wait;
-        let mut held: Vec<Dispatch> = Vec::new();
+        let mut held: Vec<Job> = Vec::new();
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => break,
                 ask = self.receive.recv() => match ask {
                     None => break,
-                    Some(ToTool::Dispatch(dispatch)) => held.extend(self.route(dispatch, patience)),
+                    Some(ToTool::Dispatch(dispatch)) => held.extend(self.route(Job::Call(dispatch), patience)),
+                    Some(ToTool::Respond(respond)) => held.extend(self.route(Job::Respond(respond), patience)),
+                    Some(ToTool::Close(thread)) => {
+                        for server in &self.servers {
+                            let _ = server.asks.send(ToTool::Close(thread));
+                        }
+                    }
                     Some(ToTool::Cancel(dispatch)) => {
-                        held.retain(|other| (other.thread, other.call) != (dispatch.thread, dispatch.call));
+                        held.retain(|job| !job.is_of(dispatch.thread, dispatch.call));
                         if let Owner::One(lane) = self.owner(&dispatch.name) {
                             let _ = lane.send(ToTool::Cancel(dispatch));
                         }
                     }
                 },
                 () = self.changed.notified() => {
-                    held = std::mem::take(&mut held).into_iter().filter_map(|dispatch| self.route(dispatch, patience)).collect();
+                    held = std::mem::take(&mut held).into_iter().filter_map(|job| self.route(job, patience)).collect();
                 }
                 () = tokio::time::sleep_until(patience), if !held.is_empty() => {
-                    held = std::mem::take(&mut held).into_iter().filter_map(|dispatch| self.route(dispatch, patience)).collect();
+                    held = std::mem::take(&mut held).into_iter().filter_map(|job| self.route(job, patience)).collect();
                 }
             }
         }
@@ -70,26 +76,32 @@ impl Router {
     }
 
     /// Sends a call on its way; or gives it back if it has to wait for a server to be found.
-    fn route(&self, dispatch: Dispatch, patience: Instant) -> Option<Dispatch> {
-        match self.owner(&dispatch.name) {
+    fn route(&self, job: Job, patience: Instant) -> Option<Job> {
+        let (thread, call, name) = match &job {
+            Job::Call(dispatch) => (dispatch.thread, dispatch.call, &dispatch.name),
+            Job::Respond(respond) => (respond.thread, respond.call, &respond.name),
+        };
+        match self.owner(name) {
             Owner::One(lane) => {
-                let _ = lane.send(ToTool::Dispatch(dispatch));
+                let _ = lane.send(match job {
+                    Job::Call(dispatch) => ToTool::Dispatch(dispatch),
+                    Job::Respond(respond) => ToTool::Respond(respond),
+                });
             }
             Owner::Shared => {
                 let text = format!(
-                    "The tool {:?} cannot be used: two tool servers offer that name. Use another tool, or tell the user to rename one of them.",
-                    dispatch.name
+                    "The tool {name:?} cannot be used: two tool servers offer that name. Use another tool, or tell the user to rename one of them."
                 );
-                self.outbox.put(dispatch.thread, refused(dispatch.call, text));
+                self.outbox.put(thread, refused(call, text));
             }
             Owner::Nobody
                 if Instant::now() < patience
                     && self.servers.iter().any(|server| !server.state.borrow().is_settled()) =>
             {
-                return Some(dispatch);
+                return Some(job);
             }
             Owner::Nobody => {
-                self.outbox.put(dispatch.thread, refused(dispatch.call, self.unknown(&dispatch.name)));
+                self.outbox.put(thread, refused(call, self.unknown(name)));
             }
         }
         None

@@ -203,6 +203,15 @@ pub struct UserChoice {
     pub response_url: String,
 }
 
+/// What is posted to a choice's `response_url`. Any 2xx means that the server knows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UserChoiceResponse {
+    /// The call: the `id` of its invocation.
+    pub id: String,
+    /// The place of what was chosen among the choices, from 0.
+    pub selected: u32,
+}
+
 /// Something for clients that show views.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ViewUpdate {

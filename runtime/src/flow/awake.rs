@@ -302,5 +302,7 @@ fn route_all(effects: Vec<Effect>, out: &mut Vec<ToWorld>) {
         Effect::Disarm { thread, call } => ToWorld::Timer(ToTimer::Disarm { thread, call }),
         Effect::Tell(output) => ToWorld::Gateway(ToGateway::Output(output)),
         Effect::Post(arrival) => ToWorld::Post(arrival),
+        Effect::Respond(respond) => ToWorld::Tool(ToTool::Respond(respond)),
+        Effect::Close(thread) => ToWorld::Tool(ToTool::Close(thread)),
     }));
 }

@@ -1,12 +1,13 @@
 //! What users ask: messages and stops.
 //!
-//! In: `Message`, `Stop`. Out: a pending input, or a thread at rest. Always: the same id changes nothing the second time;
+//! In: `Message`, `Stop`, `StopAll`. Out: a pending input, or a thread at rest. Always: the same id changes nothing the second time;
 //! a message releases every open call and interrupts the completion under way.
 
 use super::{Step, Thread};
 use crate::effect::{Outcome, Refusal, Shown};
 use crate::history::{AnsweredBy, Item};
-use crate::record::{Message, Stop};
+use crate::id::ThreadId;
+use crate::record::{Message, PostBody, Stop};
 use std::sync::Arc;
 
 impl Thread {
@@ -42,7 +43,8 @@ impl Thread {
         Outcome::Taken(step.number)
     }
 
-    pub(super) fn stop(&mut self, step: &mut Step, stop: Stop) -> Outcome {
+    /// Somebody asks the thread to stop, perhaps with all below it.
+    pub(super) fn stop(&mut self, step: &mut Step, stop: Stop, subtree: bool) -> Outcome {
         if let Some(&first) = self.ids.get(&stop.id) {
             return Outcome::Duplicate(first);
         }
@@ -50,10 +52,24 @@ impl Thread {
             return Outcome::Refused(Refusal::Closed);
         }
         self.ids.insert(stop.id, step.number);
+        self.halt(step, subtree);
+        Outcome::Taken(step.number)
+    }
+
+    /// Ends what the thread is doing, and has its children do so if all below it is meant.
+    pub(super) fn halt(&mut self, step: &mut Step, subtree: bool) {
         self.release_open_calls(step, AnsweredBy::Cancelled, "Cancelled: the user stopped this thread.");
+        self.end_late_calls(step);
         self.interrupted = step.number;
         self.stopped = step.number;
         step.tell(Shown::Stopped);
-        Outcome::Taken(step.number)
+        if subtree {
+            self.living_children().iter().for_each(|child| self.post(step, *child, PostBody::Stop));
+        }
+    }
+
+    /// The children that are not closed.
+    pub(super) fn living_children(&self) -> Vec<ThreadId> {
+        self.children.iter().filter(|(_, child)| !child.closed).map(|(&id, _)| id).collect()
     }
 }

@@ -3,7 +3,7 @@
 //! In: `close_thread`, or the parent's word. Out: children told to close, subscriptions cancelled, the parent told. Always: a
 //! closed thread asks nothing of the world and takes nothing; what it had already sent still arrives.
 
-use super::{Answer, Step, Thread};
+use super::{Answer, Phase, Step, Thread};
 use crate::effect::{Effect, Shown};
 use crate::history::AnsweredBy;
 use crate::id::{Number, ThreadId};
@@ -36,9 +36,14 @@ impl Thread {
         self.stopped = step.number;
         self.interrupted = step.number;
         // Nothing takes a late result any more.
-        self.substituted.clear();
-        let living: Vec<ThreadId> =
-            self.children.iter().filter(|(_, child)| !child.closed).map(|(&id, _)| id).collect();
+        for (id, mut call) in std::mem::take(&mut self.substituted) {
+            let is_under_way = call.phase != Phase::Dropped && !self.awaits_approval(&call);
+            self.take_back(step, id, &mut call);
+            if is_under_way {
+                step.effects.push(Effect::Cancel(call.dispatch(self, id)));
+            }
+        }
+        let living = self.living_children();
         living.iter().for_each(|child| self.post(step, *child, PostBody::Close));
         let (subscriptions, waiting) = self.end_subscriptions(step);
         if let Some(text) = report {
@@ -47,6 +52,7 @@ impl Thread {
         if let Some(parent) = self.family.as_ref().and_then(|family| family.ancestors.last().copied()) {
             self.post(step, parent, PostBody::Closed);
         }
+        step.effects.push(Effect::Close(self.id));
         step.tell(Shown::Closed { children: living.len(), subscriptions, unseen: self.pending.len() + waiting });
         format!("Closed, with {} children and {subscriptions} subscriptions.", living.len())
     }
@@ -76,6 +82,8 @@ impl Thread {
             call,
             name: cause.name.clone(),
             arguments: cause.arguments.clone(),
+            approved: false,
+            ancestors: self.ancestors().to_vec(),
         })
     }
 }

@@ -71,6 +71,8 @@ impl Thread {
                 arguments: arguments.clone(),
                 since_ms: step.at_ms,
                 phase: Phase::Dispatched,
+                approved: None,
+                due_ms: None,
             };
             let answer = if self.closed.is_some() {
                 Some(Answer::text(AnsweredBy::Cancelled, "Not started: this thread was closed."))

@@ -3,7 +3,7 @@
 //! In: a thread. Out: the first invariant that it breaks, by name. Always: costs a walk over the history, so tests and
 //! `doctor` call it and the hot path does not.
 
-use super::Thread;
+use super::{Call, Fate, Phase, QUESTIONS_MAX, Thread};
 use crate::history::{History, Item};
 use crate::id::{CallId, Number};
 use crate::record::Block;
@@ -55,7 +55,7 @@ type Invariant = fn(&Thread) -> Result<(), String>;
 // Methods and not functions: Hydro compiles a copy of this module's private functions, which sees no private fields.
 impl Thread {
     /// The invariants, in the order in which they are checked.
-    const INVARIANTS: [(&str, Invariant); 9] = [
+    const INVARIANTS: [(&str, Invariant); 10] = [
         ("every_call_has_one_result", Thread::every_call_has_one_result),
         ("every_answer_is_kept", Thread::every_answer_is_kept),
         ("one_order_per_thread", Thread::one_order_per_thread),
@@ -65,6 +65,7 @@ impl Thread {
         ("every_queue_is_bounded", Thread::every_queue_is_bounded),
         ("a_closed_thread_is_at_rest", Thread::a_closed_thread_is_at_rest),
         ("every_post_has_a_name", Thread::every_post_has_a_name),
+        ("every_question_has_its_call", Thread::every_question_has_its_call),
     ];
 
     /// In the history exactly the open calls have no answer, and in a prompt every call has one.
@@ -105,7 +106,8 @@ impl Thread {
         let is_alone = self.family.is_none() && self.children.is_empty() && self.subscriptions.is_empty();
         for item in self.view().to_vec().into_iter().skip(self.inherited) {
             if let Item::Event(event) = &**item
-                && !((!is_alone || results.contains(&event.id.number)) && events.insert(event.id))
+                && !((!is_alone || results.contains(&event.id.number) || self.noticed.contains(&event.id.number))
+                    && events.insert(event.id))
             {
                 return Err(format!("event {} is there twice or follows from no result", event.id));
             }
@@ -213,6 +215,36 @@ impl Thread {
         Ok(())
     }
 
+    /// An open question and a call that waits for its answer belong together, one to one; only a call that something is expected
+    /// of times out; and what was asked comes from a record that was applied.
+    fn every_question_has_its_call(&self) -> Result<(), String> {
+        let asking: BTreeMap<Number, CallId> = self
+            .calls()
+            .filter_map(|(id, call)| if let Phase::Asking(question) = call.phase { Some((question, id)) } else { None })
+            .collect();
+        let open: BTreeMap<Number, CallId> = self
+            .questions
+            .iter()
+            .filter(|(_, question)| question.fate == Fate::Open)
+            .map(|(&number, question)| (number, question.call))
+            .collect();
+        if asking != open {
+            return Err(format!("open questions are {open:?}, calls that wait for an answer {asking:?}"));
+        }
+        if self.questions.len() > QUESTIONS_MAX
+            || self.questions.keys().chain(&self.noticed).any(|number| *number > self.last)
+        {
+            return Err(format!("{} questions, or one from a record that was not applied", self.questions.len()));
+        }
+        let times_out = |(_, call): &(CallId, &Call)| call.due_ms.is_some();
+        let cannot =
+            |(_, call): &(CallId, &Call)| call.is_sleep() || call.phase == Phase::Dropped || self.awaits_approval(call);
+        match self.calls().filter(times_out).find(cannot) {
+            Some((id, call)) => Err(format!("{id} times out at {:?} and is {:?}", call.due_ms, call.phase)),
+            None => Ok(()),
+        }
+    }
+
     /// What is owed to other threads comes from records that were applied; and each of theirs was taken by one record.
     fn every_post_has_a_name(&self) -> Result<(), String> {
         if self.outbox.keys().any(|id| id.from != self.id || id.number > self.last) {
@@ -233,8 +265,8 @@ mod tests {
     use super::*;
     use crate::history::{Answered, AnsweredBy, Event};
     use crate::id::{InputId, PostId, ThreadId};
-    use crate::record::Content;
-    use crate::thread::{Call, Phase};
+    use crate::record::{Asks, Content};
+    use crate::thread::ask::Question;
     use std::sync::Arc;
 
     const CALL: CallId = CallId { number: 2, index: 0 };
@@ -271,7 +303,12 @@ mod tests {
     }
 
     fn call(phase: Phase) -> Call {
-        Call { provider_id: "p".into(), name: "build".into(), arguments: "{}".into(), since_ms: 0, phase }
+        let (provider_id, name, arguments) = ("p".into(), "build".into(), "{}".into());
+        Call { provider_id, name, arguments, since_ms: 0, phase, approved: None, due_ms: None }
+    }
+
+    fn question(fate: Fate) -> Question {
+        Question { call: CALL, asks: Asks::Approval { reason: String::new() }, since_ms: 0, fate }
     }
 
     #[test]
@@ -310,6 +347,12 @@ mod tests {
         caught("one_order_per_thread", |t| t.pending.push_back((10, user(10))));
         caught("one_order_per_thread", |t| t.pending.push_back((1, user(1))));
         caught("same_id_once", |t| t.ids.extend([(InputId("a".into()), 1), (InputId("b".into()), 1)]));
+        caught("every_question_has_its_call", |t| t.open.insert(CALL, call(Phase::Asking(3))).map_or((), drop));
+        caught("every_question_has_its_call", |t| t.questions.insert(3, question(Fate::Open)).map_or((), drop));
+        caught("every_question_has_its_call", |t| t.questions.insert(10, question(Fate::Answered)).map_or((), drop));
+        caught("every_question_has_its_call", |t| {
+            t.substituted.insert(CallId { number: 1, index: 0 }, Call { due_ms: Some(9), ..call(Phase::Dropped) });
+        });
         caught("a_prompt_asks_something", |t| {
             t.open.clear();
             t.history =

@@ -10,21 +10,24 @@
 //!
 //! | family | records | file |
 //! | --- | --- | --- |
-//! | what users ask | `Message`, `Stop` | `admit` |
+//! | what users ask | `Message`, `Stop`, `StopAll` | `admit` |
 //! | what models answer | `Completion`, `Failure` | `complete` |
-//! | what tools answer | `Accepted`, `Result` | `call` |
+//! | what tools answer | `Accepted`, `Result`, `Deadline`, `View` | `call`, with `open` |
+//! | what people are asked, and answer | `Asked`, `Answered`, `Responded` | `ask` |
 //! | what timers say | `Armed`, `Fired` | `sleep` |
 //! | what other threads of the tree send | `Post`, `Delivered` | `post`, with `child` and `close` |
 //! | what subscriptions produce | `Event` | `event` |
 //! | how much of everything it may have | `Bounds` | here |
 
 mod admit;
+mod ask;
 mod call;
 mod child;
 mod close;
 mod complete;
 mod event;
 pub mod invariant;
+mod open;
 mod post;
 mod sleep;
 mod standing;
@@ -38,10 +41,12 @@ use crate::effect::{Due, Effect, Outcome, Output, Prompt, Shown};
 use crate::history::{AnsweredBy, Event, History, Item};
 use crate::id::{CallId, InputId, Number, OutputId, PostId, ThreadId};
 use crate::port::Rest;
-use crate::record::{Arrival, Bounds, Cause, Committed, Content, FailureClass, Record, Terms};
+use crate::record::{Arrival, Bounds, Cause, Committed, Content, Record, Terms};
+use ask::{Fate, Question};
 use child::{Child, Family};
 use event::Subscription;
-use std::collections::{BTreeMap, VecDeque};
+use open::{Answer, Call, Chosen, Phase};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// How many calls of one turn are kept at all. More than any model makes; the number keeps a broken provider from
@@ -50,6 +55,9 @@ pub const CALLS_KEPT_MAX: usize = 4_096;
 
 /// How many children `list_children` names.
 pub const CHILDREN_LISTED_MAX: usize = 100;
+
+/// How many questions a thread keeps, answered ones included. More are refused.
+pub const QUESTIONS_MAX: usize = 10_000;
 
 /// What a child that is made for an event is told.
 const EVENT_INSTRUCTIONS: &str = "This thread was made for one event of a subscription, which follows. Handle it, report with \
@@ -69,7 +77,8 @@ pub struct Thread {
     pending: VecDeque<(Number, Arc<Item>)>,
     /// Calls without an answer.
     open: BTreeMap<CallId, Call>,
-    /// Calls that were answered by a substitute: their real result is still welcome.
+    /// Calls that were answered by a substitute: their real result is still welcome. One that was approved after that is done
+    /// all the same, and is asked of the world as an open one is.
     substituted: BTreeMap<CallId, Call>,
     /// Calls that have their real answer, and the record that brought it.
     answered: BTreeMap<CallId, Number>,
@@ -107,6 +116,10 @@ pub struct Thread {
     events: BTreeMap<(CallId, InputId), Number>,
     /// The last record that the prompt before the open calls had seen: no call was open after it.
     safe: Number,
+    /// What people were asked, by the number of the record, as long as it lives.
+    questions: BTreeMap<Number, Question>,
+    /// Records from which an event follows that is no call's result: that one is denied, or timed out, or is not done.
+    noticed: BTreeSet<Number>,
     /// The record that closed it.
     closed: Option<Number>,
     /// Its bounds, and the widest of each that it ever had: what was begun under a wider one is not undone.
@@ -115,29 +128,6 @@ pub struct Thread {
     /// The terms on which it works, and the tokens that its completions and its children's shares have taken.
     terms: Terms,
     spent_tokens: u64,
-}
-
-/// A call that the model made.
-#[derive(Clone, Debug, PartialEq)]
-struct Call {
-    provider_id: String,
-    name: String,
-    arguments: String,
-    since_ms: u64,
-    phase: Phase,
-}
-
-/// How far an open call has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Phase {
-    /// A tool was asked and has not said that it took it over.
-    Dispatched,
-    /// The tool took it over.
-    Accepted,
-    /// It is a sleep until a time.
-    Sleeping(Due),
-    /// It is a sleep until anything arrives.
-    Dozing,
 }
 
 /// What a record did.
@@ -199,6 +189,8 @@ impl Thread {
             subscriptions: BTreeMap::new(),
             events: BTreeMap::new(),
             safe: 0,
+            questions: BTreeMap::new(),
+            noticed: BTreeSet::new(),
             closed: None,
             bounds: Bounds::default(),
             widest: Bounds::default(),
@@ -224,13 +216,15 @@ impl Thread {
             at_ms: arrival.at_ms,
             told: 0,
             posted: 0,
+            views: 0,
             moved: false,
             effects: Vec::new(),
         };
         // (a) The record does what its family says.
         let outcome = match arrival.record {
             Record::Message(message) => self.message(&mut step, message),
-            Record::Stop(stop) => self.stop(&mut step, stop),
+            Record::Stop(stop) => self.stop(&mut step, stop, false),
+            Record::StopAll(stop) => self.stop(&mut step, stop, true),
             Record::Completion(completion) => self.completion(&mut step, completion),
             Record::Failure(failure) => self.failure(&mut step, failure),
             Record::Accepted(call) => self.accepted(&step, call),
@@ -241,6 +235,11 @@ impl Thread {
             Record::Delivered(receipt) => self.delivered(&mut step, receipt),
             Record::Event(event) => self.event(&mut step, event),
             Record::Bounds(bounds) => self.bound(&step, bounds),
+            Record::Asked(question) => self.asked_of_a_person(&mut step, question),
+            Record::Answered(verdict) => self.verdict(&mut step, verdict),
+            Record::Responded(question) => self.responded(&step, question),
+            Record::Deadline { call, due_ms } => self.deadline(&mut step, call, due_ms),
+            Record::View(update) => self.view_update(&mut step, update),
         };
         // (b) Nobody sleeps beside an input that the model has not seen, whichever of the two came first.
         if !self.pending.is_empty() && self.only_sleeps() {
@@ -248,10 +247,10 @@ impl Thread {
         }
         // (c) The calls that this record made, and only they, are asked of the world.
         let made = CallId { number, index: 0 };
-        step.effects.extend(self.open.range(made..).filter_map(|(&id, call)| call.asked(self.id, id)));
+        step.effects.extend(self.open.range(made..).filter_map(|(&id, call)| call.asked(self, id)));
         // (d) The clients are told what the thread is suspended on, if it is.
         self.note(&step);
-        if (step.told > 0 || step.moved) && !self.wants_completion() && self.closed.is_none() {
+        if (step.told > step.views || step.moved) && !self.wants_completion() && self.closed.is_none() {
             let waits = self.standing().waits;
             step.tell(Shown::Waiting(waits));
         }
@@ -279,10 +278,10 @@ impl Thread {
     /// What the thread has asked of tools, timers and other threads and may have been forgotten: to be asked again, under the
     /// same names, when the thread comes back from the journal.
     pub fn owed(&self) -> Vec<Effect> {
-        let calls = self.open.iter().filter_map(|(&id, call)| call.asked(self.id, id));
-        let digest = |(call, due_ms)| Effect::Arm { thread: self.id, call, due: Due::At(due_ms) };
+        let calls = self.calls().filter_map(|(id, call)| call.asked(self, id));
+        let arm = |(call, due_ms)| Effect::Arm { thread: self.id, call, due: Due::At(due_ms) };
         let posts = self.outbox.values().cloned().map(Effect::Post);
-        calls.chain(self.digests().map(digest)).chain(posts).collect()
+        calls.chain(self.due().map(arm)).chain(posts).collect()
     }
 
     /// Whether a completion of a prompt that had seen `seen` should be cut: somebody wrote or stopped the thread since.
@@ -296,12 +295,12 @@ impl Thread {
         if self.wants_completion() || !self.outbox.is_empty() {
             return None;
         }
-        let mut timers: Vec<_> = self.digests().collect();
-        for (&id, call) in &self.open {
+        let mut timers: Vec<_> = self.due().collect();
+        for (id, call) in self.calls() {
             match call.phase {
-                Phase::Dispatched | Phase::Sleeping(Due::Wall { .. }) => return None,
+                Phase::Dispatched | Phase::Responding(_) | Phase::Sleeping(Due::Wall { .. }) => return None,
                 Phase::Sleeping(Due::At(due_ms)) => timers.push((id, due_ms)),
-                Phase::Accepted | Phase::Dozing => {}
+                Phase::Accepted | Phase::Dozing | Phase::Asking(_) | Phase::Dropped => {}
             }
         }
         timers.sort_unstable();
@@ -322,9 +321,25 @@ impl Thread {
         self.triggered > self.settled.max(self.stopped) && self.open.is_empty() && self.closed.is_none()
     }
 
-    /// The digests that wait for their time.
-    fn digests(&self) -> impl Iterator<Item = (CallId, u64)> {
-        self.subscriptions.iter().filter_map(|(&id, subscription)| Some((id, subscription.due_ms?)))
+    /// The calls of which something is still expected.
+    fn calls(&self) -> impl Iterator<Item = (CallId, &Call)> {
+        self.open.iter().chain(&self.substituted).map(|(&id, call)| (id, call))
+    }
+
+    /// The call of which something is still expected.
+    fn call_mut(&mut self, id: CallId) -> Option<&mut Call> {
+        self.open.get_mut(&id).or_else(|| self.substituted.get_mut(&id))
+    }
+
+    /// The digests that wait for their time, and the calls that time out; sleeps are none of them.
+    fn due(&self) -> impl Iterator<Item = (CallId, u64)> {
+        let digests = self.subscriptions.iter().filter_map(|(&id, subscription)| Some((id, subscription.due_ms?)));
+        digests.chain(self.calls().filter_map(|(id, call)| Some((id, call.due_ms?))))
+    }
+
+    /// Who is above it: the root first, its parent last.
+    fn ancestors(&self) -> &[ThreadId] {
+        self.family.as_ref().map_or(&[], |family| &family.ancestors)
     }
 
     /// Whether calls are open and all of them are sleeps.
@@ -341,57 +356,6 @@ impl Thread {
             self.idle_since_ms.get_or_insert(step.at_ms);
         } else {
             self.idle_since_ms = None;
-        }
-    }
-
-    /// Answers an open call in the history and tells the clients. When it was the last open one, the model goes on.
-    fn answer(&mut self, step: &mut Step, id: CallId, answer: Answer) -> Option<Call> {
-        let call = self.open.remove(&id)?;
-        self.turn_refused &= answer.by == AnsweredBy::Refusal;
-        let item = Arc::new(Item::Result(answer.into_item(id, &call)));
-        self.history.push(item.clone());
-        step.tell(Shown::Result(item));
-        if self.open.is_empty() {
-            self.triggered = step.number;
-            self.count_refused_turn(step);
-        }
-        Some(call)
-    }
-
-    /// A model that makes nothing but calls that are refused is stopped, visibly, before it has gone on for ever.
-    fn count_refused_turn(&mut self, step: &mut Step) {
-        self.refused_turns = if self.turn_refused { self.refused_turns + 1 } else { 0 };
-        let most = self.bounds.refused_turns_max.get();
-        if self.refused_turns >= most {
-            self.refused_turns = 0;
-            self.settled = step.number;
-            step.tell(Shown::Failure {
-                class: FailureClass::Fatal,
-                message: format!(
-                    "The model made {most} turns in a row whose calls were all refused; the thread waits for you."
-                ),
-            });
-        }
-    }
-
-    /// Gives every open call an answer, because something has arrived that does not wait for them. A sleep is simply over;
-    /// a tool's call gets a substitute, and the tool is told.
-    fn release_open_calls(&mut self, step: &mut Step, substitute: AnsweredBy, why: &str) {
-        for id in self.open.keys().copied().collect::<Vec<_>>() {
-            let woken = substitute == AnsweredBy::Interrupted && self.open[&id].is_sleep();
-            let (by, text) = if woken { (AnsweredBy::BuiltIn, "Woken by a new input.") } else { (substitute, why) };
-            let call = self.answer(step, id, Answer::text(by, text)).expect("invariant: the id was just listed");
-            match call.phase {
-                // A sleep of this very record was not armed yet.
-                Phase::Sleeping(_) if id.number < step.number => {
-                    step.effects.push(Effect::Disarm { thread: self.id, call: id });
-                }
-                Phase::Sleeping(_) | Phase::Dozing => {}
-                Phase::Dispatched | Phase::Accepted => {
-                    step.effects.push(Effect::Cancel(call.dispatch(self.id, id)));
-                    self.substituted.insert(id, call);
-                }
-            }
         }
     }
 
@@ -420,61 +384,6 @@ impl Thread {
     }
 }
 
-impl Call {
-    fn cause(&self) -> Cause {
-        Cause {
-            name: self.name.clone(),
-            provider_id: self.provider_id.clone(),
-            arguments: if self.arguments.trim().is_empty() { "{}".to_owned() } else { self.arguments.clone() },
-        }
-    }
-
-    fn is_sleep(&self) -> bool {
-        matches!(self.phase, Phase::Sleeping(_) | Phase::Dozing)
-    }
-
-    fn dispatch(&self, thread: ThreadId, call: CallId) -> crate::effect::Dispatch {
-        crate::effect::Dispatch { thread, call, name: self.name.clone(), arguments: self.arguments.clone() }
-    }
-
-    /// What the world is asked on behalf of the call, in the phase it is in.
-    fn asked(&self, thread: ThreadId, call: CallId) -> Option<Effect> {
-        match &self.phase {
-            Phase::Dispatched => Some(Effect::Dispatch(self.dispatch(thread, call))),
-            Phase::Sleeping(due) => Some(Effect::Arm { thread, call, due: due.clone() }),
-            Phase::Accepted | Phase::Dozing => None,
-        }
-    }
-}
-
-/// An answer on its way to a call.
-struct Answer {
-    by: AnsweredBy,
-    content: Vec<Content>,
-    display: Option<String>,
-}
-
-impl Answer {
-    fn text(by: AnsweredBy, text: impl Into<String>) -> Self {
-        Self { by, content: vec![Content::Text(text.into())], display: None }
-    }
-
-    fn refusal(text: impl Into<String>) -> Self {
-        Self::text(AnsweredBy::Refusal, text)
-    }
-
-    fn into_item(self, call: CallId, of: &Call) -> crate::history::Answered {
-        crate::history::Answered {
-            call,
-            provider_id: of.provider_id.clone(),
-            name: of.name.clone(),
-            content: self.content,
-            by: self.by,
-            display: self.display,
-        }
-    }
-}
-
 /// One application of one record: where it stands, and the effects gathered so far.
 struct Step {
     thread: ThreadId,
@@ -483,6 +392,8 @@ struct Step {
     told: u16,
     /// How many posts it has made.
     posted: u16,
+    /// How many of the outputs are views, which say nothing of the thread.
+    views: u16,
     /// Whether it changed what the thread is suspended on without telling anything else.
     moved: bool,
     effects: Vec<Effect>,

@@ -88,6 +88,12 @@ impl Thread {
                 );
                 self.close(step, None);
             }
+            PostBody::Stop => {
+                if parent != Some(from) {
+                    return Outcome::Refused(Refusal::Unrelated);
+                }
+                self.halt(step, true);
+            }
             PostBody::Closed => {
                 if !self.children.contains_key(&from) {
                     return Outcome::Refused(Refusal::Unrelated);
@@ -119,6 +125,8 @@ impl Thread {
                 self.undelivered(step, to, why, "What a new child was to do");
             }
             PostBody::Close => self.child_closed(step, to),
+            PostBody::Stop if why == Undelivered::Closed => self.child_closed(step, to),
+            PostBody::Stop => step.tell(Shown::Undelivered { to, why }),
             PostBody::Closed => {}
         }
         Outcome::Taken(step.number)

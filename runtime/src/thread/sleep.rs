@@ -1,7 +1,7 @@
 //! What timers say: which moment a wall-clock time is, and that it has come.
 //!
 //! In: `Armed`, `Fired`. Out: a sleep with its moment, or a thread awake. Always: a timer whose call is answered already
-//! changes nothing, unless it is a digest's.
+//! changes nothing, unless it is a digest's or ends a call that took too long.
 
 use super::{Answer, Phase, Step, Thread};
 use crate::effect::{Due, Outcome};
@@ -22,7 +22,7 @@ impl Thread {
     pub(super) fn fired(&mut self, step: &mut Step, id: CallId) -> Outcome {
         if self.open.get(&id).is_some_and(|call| matches!(call.phase, Phase::Sleeping(_))) {
             self.answer(step, id, Answer::text(AnsweredBy::BuiltIn, "The time has come."));
-        } else {
+        } else if !self.timed_out(step, id) {
             self.digest_is_due(step, id);
         }
         Outcome::Taken(step.number)

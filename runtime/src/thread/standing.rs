@@ -50,20 +50,32 @@ pub enum State {
     Idle,
     /// It is closed; nothing more happens to it.
     Closed,
+    /// It waits for a person's answer, and nothing else is done for it.
+    Asking,
 }
 
 impl Thread {
     /// Where the thread stands.
     pub fn standing(&self) -> Standing {
+        // A call whose tool was told that nobody waits is not waited for.
         let mut waits: Vec<Wait> = self
-            .open
-            .iter()
-            .map(|(&id, call)| match &call.phase {
-                Phase::Dispatched | Phase::Accepted => Wait::Call {
+            .calls()
+            .filter(|(_, call)| call.phase != Phase::Dropped)
+            .map(|(id, call)| match &call.phase {
+                Phase::Dispatched | Phase::Accepted | Phase::Responding(_) | Phase::Dropped => Wait::Call {
                     call: id,
                     name: call.name.clone(),
                     since_ms: call.since_ms,
-                    accepted: call.phase == Phase::Accepted,
+                    accepted: call.phase != Phase::Dispatched,
+                    due_ms: call.due_ms,
+                },
+                Phase::Asking(question) => Wait::Question {
+                    question: *question,
+                    call: id,
+                    name: call.name.clone(),
+                    arguments: call.arguments.clone(),
+                    asks: self.questions[question].asks.clone(),
+                    since_ms: self.questions[question].since_ms,
                 },
                 Phase::Sleeping(due) => Wait::Timer {
                     call: id,
@@ -81,8 +93,10 @@ impl Thread {
         } else if self.wants_completion() {
             waits.push(Wait::Model { seen: self.last });
             State::Thinking
-        } else if self.open.values().any(|call| !call.is_sleep()) {
+        } else if self.open.values().any(|call| !call.is_sleep() && !matches!(call.phase, Phase::Asking(_))) {
             State::Working
+        } else if self.open.values().any(|call| !call.is_sleep()) {
+            State::Asking
         } else if !self.open.is_empty() {
             State::Sleeping
         } else {

@@ -8,7 +8,7 @@ pub(super) use crate::command::client::Told;
 use crate::command::client::{Client, Events, running};
 use crate::config::{Config, Loaded};
 use crate::output;
-use serde_json::Value;
+use serde_json::{Value, json};
 use slackwater::gateway::name::{self, Address};
 use slackwater::gateway::{Event, GatewayError, Shards, Subscription, outputs};
 use slackwater::journal::JournalError;
@@ -16,7 +16,7 @@ use slackwater::{Builder, Runtime, RuntimeError};
 use slackwater_core::effect::Outcome;
 use slackwater_core::id::OutputId;
 use slackwater_core::port::{Query, Reply};
-use slackwater_core::record::{Content, Message, Origin, Proof, Record, Stop};
+use slackwater_core::record::{Content, Decision, Message, Origin, Proof, Record, Stop, Verdict};
 
 /// A link to one thread.
 pub(super) struct Link {
@@ -149,18 +149,44 @@ impl Link {
         Ok(number)
     }
 
-    /// Stops what the thread is doing.
-    pub(super) async fn stop(&mut self) -> Result<(), Failure> {
+    /// Stops what the thread is doing, perhaps with all below it.
+    pub(super) async fn stop(&mut self, subtree: bool) -> Result<(), Failure> {
         match &self.reach {
             Reach::Here { runtime, .. } => {
-                let stop = Record::Stop(Stop { id: Shards::fresh_id(), origin: origin() });
-                runtime.shards().submit(self.address.thread, stop).await.map_err(Failure::because)?;
+                let stop = Stop { id: Shards::fresh_id(), origin: origin() };
+                let record = if subtree { Record::StopAll(stop) } else { Record::Stop(stop) };
+                runtime.shards().submit(self.address.thread, record).await.map_err(Failure::because)?;
             }
             Reach::There { client, .. } => {
-                client.stop(&self.path()).await.map_err(Failure::because)?;
+                client.stop(&self.path(), subtree).await.map_err(Failure::because)?;
             }
         }
         Ok(())
+    }
+
+    /// Answers a question of the thread; the answer's number, once it is durable.
+    pub(super) async fn answer(&mut self, question: u64, answer: Decision) -> Result<u64, Failure> {
+        let id = Shards::fresh_id();
+        match &self.reach {
+            Reach::Here { runtime, .. } => {
+                let record = Record::Answered(Verdict { id, origin: origin(), question, answer });
+                match runtime.shards().submit(self.address.thread, record).await.map_err(Failure::because)? {
+                    Outcome::Taken(number) | Outcome::Duplicate(number) => Ok(number),
+                    Outcome::Refused(why) => Err(Failure::Failed(format!("the answer was refused: {why:?}"))),
+                }
+            }
+            Reach::There { client, .. } => {
+                let mut said = match answer {
+                    Decision::Approve => json!({"approve": true}),
+                    Decision::Deny { reason } => json!({"approve": false, "reason": reason}),
+                    Decision::Choose { index } => json!({"choice": index}),
+                };
+                said["question"] = json!(question);
+                said["id"] = json!(id.0);
+                let taken = client.answer(&self.path(), &said).await.map_err(Failure::because)?;
+                Ok(taken["number"].as_u64().unwrap_or_default())
+            }
+        }
     }
 
     /// The next event; never, while nothing was said. It may be dropped and called again without loss.

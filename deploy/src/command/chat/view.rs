@@ -4,6 +4,7 @@
 //! line. Always: each text once; in a pipe nothing but the agent's words.
 
 use super::link::Told;
+use super::order;
 use crate::output::{self, Style};
 use serde_json::{Value, json};
 use std::fmt::Display;
@@ -103,6 +104,9 @@ impl View {
             "report" => self.note(format!("\u{2190} report of {}: {}", word("from"), shortened(word("text")))),
             "undelivered" => self.note(format!("not taken by {}: {}", word("to"), word("why"))),
             "closed" => self.note("(closed; nothing more happens to this thread)"),
+            "answer" => {
+                self.note(format!("{} answers question {}: {}", word("who"), told.data["question"], word("answer")))
+            }
             _ => {}
         }
     }
@@ -121,12 +125,14 @@ impl View {
         }
     }
 
-    fn waits(&mut self, waits: &Value) {
+    /// Shows what the thread waits for.
+    pub(super) fn waits(&mut self, waits: &Value) {
         for wait in waits.as_array().into_iter().flatten() {
             let word = |field: &str| wait[field].as_str().unwrap_or_default();
             match word("on") {
                 "call" => self.note(format!("waits for {}", word("name"))),
                 "timer" => self.note(format!("sleeps until {}", wait["due"].as_str().unwrap_or("its time is known"))),
+                "question" => self.note(question(wait)),
                 _ => {}
             }
         }
@@ -142,6 +148,24 @@ impl View {
         if std::mem::take(&mut self.in_line) {
             output::text("\n");
         }
+    }
+}
+
+/// A question, and how it is answered.
+pub(super) fn question(asked: &Value) -> String {
+    let word = |field: &str| asked[field].as_str().unwrap_or_default();
+    let (number, name) = (&asked["question"], word("name"));
+    match word("kind") {
+        "approval" => format!(
+            "question {number}: may {name}({}) be done? ({}) /approve or /deny [reason]",
+            shortened(&asked["arguments"].to_string()),
+            word("reason")
+        ),
+        "choice" => {
+            let choices = asked["choices"].as_array().map(Vec::as_slice).unwrap_or_default();
+            format!("question {number} of {name}: {} /choose {}", word("prompt"), order::shown(choices))
+        }
+        _ => format!("{name} waits until it is authorized at {}", word("url")),
     }
 }
 

@@ -199,7 +199,8 @@ fn id(number: u64) -> CallId {
 }
 
 fn dispatch(number: u64, name: &str, arguments: &str) -> Dispatch {
-    Dispatch { thread: thread(), call: id(number), name: name.to_owned(), arguments: arguments.to_owned() }
+    let (name, arguments) = (name.to_owned(), arguments.to_owned());
+    Dispatch { thread: thread(), call: id(number), name, arguments, approved: false, ancestors: Vec::new() }
 }
 
 impl Running {
