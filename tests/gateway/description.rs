@@ -173,7 +173,7 @@ async fn what_is_answered_is_as_described() {
             }
         }
     }
-    assert_eq!(called, 16, "every operation with every example, but for the stream");
+    assert_eq!(called, 19, "every operation with every example, but for the stream");
 }
 
 #[tokio::test]
