@@ -67,6 +67,15 @@ async fn a_conversation_runs_through_gateway_and_shards() {
     for name in &names {
         client.waits_on(name, |wait| wait["on"] == "call" && wait["accepted"] == true).await;
     }
+    // What is asked of the journals comes through the network too.
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    for (path, says) in
+        [("why", "\"who\":\"tool\""), ("view", "\"role\":\"assistant\""), ("records", "\"kind\":\"accepted\"")]
+    {
+        let answer = http.get(settings.url(&format!("/v1/threads/{}/{path}", names[0]))).send().await.unwrap();
+        let (status, body) = (answer.status(), answer.text().await.unwrap());
+        assert!(status == 200 && body.contains(says), "{path}: {body}");
+    }
     within("all threads rest", async || (client.awake().await == Some(0)).then_some(())).await;
     assert_eq!(client.post(&names[0], "first", &format!("look at {}", names[0])).await, 1, "same_id_once");
 

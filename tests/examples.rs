@@ -3,6 +3,7 @@
 //! In: nothing. Out: what they tell. Always: what their heads promise is to be seen in it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![allow(clippy::duplicate_mod, reason = "each story is a program of its own, and has its tool server")]
 
 #[expect(dead_code, reason = "the example's own entry")]
 #[path = "../examples/coding_agent.rs"]

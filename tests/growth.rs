@@ -187,47 +187,82 @@ async fn a_conversation_of_50_mb_goes_on_also_after_a_restart() {
     runtime.stop().await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_tree_adds_at_most_1_kb_a_child_to_a_parent_of_50_kb() {
-    const CHILDREN: u64 = 10_000;
-    const A_TURN: u64 = 16;
-    let directory = tempfile::tempdir().unwrap();
-    let agent = |asked: &Asked<'_>| {
-        let news = asked.news();
-        if news.iter().any(|line| line.contains("You are the child thread")) {
-            return Reply::text("ok");
-        }
-        let spawn = json!({"instructions": "look at one", "child_of": []});
-        // The first turn answers the message of 50 KB, the last one has nothing left to make.
-        match asked.turn() as u64 {
-            1 => Reply::text("Ready."),
-            turn if turn > CHILDREN / A_TURN + 1 => Reply::text("All are made."),
-            _ => (0..A_TURN).fold(Reply::silence(), |reply, _| reply.call("spawn_thread", &spawn)),
-        }
+/// Makes children, sixteen a turn, until as many are made as its task or its message says; a child whose task is no number
+/// has nothing to do.
+fn maker(asked: &Asked<'_>) -> Reply {
+    let lines = asked.lines();
+    let task = |line: &String| {
+        let told =
+            line.rsplit_once("Your task is this: ").map(|(_, task)| task).or_else(|| line.strip_prefix("user: "));
+        told.map(|task| task.strip_prefix("make ").and_then(|count| count.parse().ok()).unwrap_or(0))
     };
-    let (runtime, prompts) = start(directory.path(), Clock::system(), agent).await;
+    let given = lines.iter().rposition(|line| task(line).is_some()).unwrap();
+    let wanted: usize = task(&lines[given]).unwrap();
+    let made = lines[given + 1..].iter().filter(|line| line.starts_with("spawn_thread: The child")).count();
+    let is_root = !lines.iter().any(|line| line.starts_with("spawn_thread: You are the child"));
+    // What the root's children do, one message makes; what theirs do is nothing.
+    let below = if is_root && wanted == 1 { "make 99" } else { "look" };
+    let path = if is_root { vec![] } else { vec![asked.thread().to_string()] };
+    let spawn = json!({"instructions": below, "child_of": path});
+    let more = (wanted - made).min(16);
+    if more == 0 {
+        Reply::text("ok")
+    } else {
+        (0..more).fold(Reply::silence(), |reply, _| reply.call("spawn_thread", &spawn))
+    }
+}
+
+/// Waits until so many prompts were answered and nothing is in memory.
+async fn answered(runtime: &Runtime, prompts: &AtomicU64, count: u64) {
+    let begun = Instant::now();
+    while prompts.load(Ordering::SeqCst) < count || runtime.shards().awake() > 0 {
+        let seen = prompts.load(Ordering::SeqCst);
+        assert!(begun.elapsed() < Duration::from_secs(300), "{seen} of {count} prompts were answered");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_of_10_000_children_adds_at_most_1_kb_a_child_to_a_parent_of_50_kb() {
+    let directory = tempfile::tempdir().unwrap();
+    let (runtime, prompts) = start(directory.path(), Clock::system(), maker).await;
     let mut conversation = runtime.conversation("wide").unwrap();
     conversation.send(varied(50_000)).await.unwrap();
-    conversation.receive().await.unwrap();
-    at_rest(&runtime.shards()).await;
-    let before = bytes(directory.path());
-    let begun = Instant::now();
-    conversation.send("Make them.").await.unwrap();
-    conversation.receive().await.unwrap();
-    at_rest(&runtime.shards()).await;
-    while prompts.load(Ordering::SeqCst) < CHILDREN {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    answered(&runtime, &prompts, 1).await;
+    let (before, begun) = (bytes(directory.path()), Instant::now());
+    for round in 0..100 {
+        conversation.send("make 1").await.unwrap();
+        // The root twice, its child eight times (seven turns of calls and the last word), and each of the 99 once.
+        answered(&runtime, &prompts, 1 + (round + 1) * (2 + 8 + 99)).await;
     }
-    at_rest(&runtime.shards()).await;
-    let each = (bytes(directory.path()) - before) / CHILDREN;
-    println!("{CHILDREN} children of 50 KB: {each} bytes a child, made in {:?}", begun.elapsed());
-    let thread: ThreadId = conversation.thread();
-    let standing = match runtime.shards().query(Query::Thread(thread)).await.unwrap() {
-        port::Reply::Thread(standing) => standing,
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(standing.children as u64, CHILDREN);
+    let each = (bytes(directory.path()) - before) / 10_000;
+    println!("a tree of 10,000 below 50 KB: {each} bytes a child, in {:?}", begun.elapsed());
     assert!(each <= 1_000, "{each} bytes a child");
+    let (page, next) = runtime.shards().threads(None, usize::MAX).await.unwrap();
+    assert!(page.len() == 500 && next == Some(page[499].thread), "a page is bounded, and says that it is not the last");
+    runtime.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_costs_the_same_whether_it_is_the_first_or_the_thousandth_of_its_parent() {
+    let directory = tempfile::tempdir().unwrap();
+    let (runtime, prompts) = start(directory.path(), Clock::system(), maker).await;
+    let mut conversation = runtime.conversation("wide").unwrap();
+    conversation.send(varied(50_000)).await.unwrap();
+    answered(&runtime, &prompts, 1).await;
+    let mut each = Vec::new();
+    for half in 1..=2 {
+        let before = bytes(directory.path());
+        conversation.send("make 512").await.unwrap();
+        answered(&runtime, &prompts, 1 + half * (33 + 512)).await;
+        each.push((bytes(directory.path()) - before) / 512);
+    }
+    println!("the first and the second 512 children of 50 KB: {each:?} bytes each");
+    assert!(each[0] <= 1_000 && each[0].abs_diff(each[1]) * 20 <= each[0], "{each:?}");
+    let thread: ThreadId = conversation.thread();
+    let reply = runtime.shards().query(Query::Thread(thread)).await.unwrap();
+    let port::Reply::Thread(standing) = reply else { panic!("{reply:?}") };
+    assert_eq!(standing.children, 1_024);
     runtime.stop().await.unwrap();
 }
 

@@ -15,6 +15,9 @@ call = [{ tool = 'sleep', arguments = { seconds = 0.1 } }]
 when = { result_of = 'sleep' }
 say = 'Awake again.'
 [[rule]]
+when = { message_contains = 'delegate' }
+call = [{ tool = 'spawn_thread', arguments = { instructions = 'look', child_of = [], fresh_context = true } }]
+[[rule]]
 say = 'turn {turn}: {message}'
 ";
 
@@ -93,4 +96,15 @@ fn a_server_that_is_not_there_or_wants_a_key_says_so() {
     assert!(said.err.contains("Authorization"), "{}", said.err);
     let said = place.run(&["chat", "--url", server.url(), "--key", "0123456789abcdef", "hello"]);
     assert_eq!((said.status, said.out.as_str()), (0, "turn 1: hello\n"), "{}", said.err);
+}
+
+#[test]
+fn a_terminal_is_told_of_children() {
+    let place = place();
+    let command = format!("{} chat delegate", env!("CARGO_BIN_EXE_slackwater"));
+    // `script` (of every Debian) gives the command a terminal.
+    let mut terminal = std::process::Command::new("script");
+    terminal.args(["-qec", &command, "/dev/null"]).current_dir(place.path("")).env("NO_COLOR", "1");
+    let said = String::from_utf8(terminal.output().unwrap().stdout).unwrap();
+    assert!(said.contains("made the child ") && said.contains("turn 2: delegate"), "{said:?}");
 }

@@ -125,6 +125,14 @@ fn a_stopped_servers_directory_says_the_same_as_the_server_did() {
     for (arguments, before) in asked.iter().zip(&before) {
         assert_eq!(&json_of(&place, arguments), before, "{arguments:?}");
     }
+    // The directory of a cluster has one journal a shard.
+    let shard = slackwater::sidecar::shard_directory(&place.path("cluster"), 0);
+    std::fs::create_dir_all(shard.parent().unwrap()).unwrap();
+    std::fs::rename(place.path("data"), &shard).unwrap();
+    let of_cluster: Value =
+        serde_json::from_str(&good(place.run(&["threads", "--json", "--directory", "cluster"]))).unwrap();
+    assert_eq!(of_cluster, before[0]);
+    std::fs::rename(&shard, place.path("data")).unwrap();
     for (arguments, says) in [
         (&["why", "nobody"][..], "there is no thread nobody in data"),
         (&["threads", "--directory", "nowhere"], "cannot read nowhere"),

@@ -87,6 +87,9 @@ pub enum SubmitError {
     NoAnswer(u64),
 }
 
+/// How many threads one page has at most; each of them is read and folded.
+const THREADS_MAX: usize = 500;
+
 /// How many items of a shard are taken under one lock at most.
 const TOLD_AT_ONCE: usize = 256;
 
@@ -190,7 +193,8 @@ impl Shards {
         self.ask(query).await
     }
 
-    /// A page of all threads by id, at least one long, after the given one, and the thread after which the next page starts, if there is one.
+    /// A page of all threads by id after the given one, from 1 to 500 long, and the thread after which the next page starts, if
+    /// there is one.
     /// Damage of a shard is an error in words.
     ///
     /// # Errors
@@ -200,7 +204,7 @@ impl Shards {
         after: Option<ThreadId>,
         limit: usize,
     ) -> Result<(Vec<Standing>, Option<ThreadId>), SubmitError> {
-        let limit = limit.max(1);
+        let limit = limit.clamp(1, THREADS_MAX);
         let asked =
             (0..self.0.config.shards).map(|shard| self.query(Query::Threads { shard, after, limit: limit + 1 }));
         let mut threads = Vec::new();

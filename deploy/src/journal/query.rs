@@ -196,8 +196,22 @@ fn said(content: &[Content]) -> String {
 
 /// The beginning of a text, in one line.
 fn head(text: &str) -> String {
-    let mut letters = text.split_whitespace().flat_map(|word| word.chars().chain([' ']));
+    let words = text.split_whitespace().enumerate();
+    let mut letters = words.flat_map(|(at, word)| (at > 0).then_some(' ').into_iter().chain(word.chars()));
     let head: String = letters.by_ref().take(GIST_LENGTH).collect();
-    let head = head.trim_end();
-    if letters.next().is_some() { format!("{head}…") } else { head.to_owned() }
+    if letters.next().is_some() { format!("{head}…") } else { head }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gist_is_one_line_of_bounded_length() {
+        assert_eq!(head(" two\n\n lines\t"), "two lines");
+        assert_eq!(head(""), "");
+        let long = "ä".repeat(GIST_LENGTH);
+        assert_eq!(head(&long), long);
+        assert_eq!(head(&format!("{long} b")), format!("{long}…"));
+    }
 }
