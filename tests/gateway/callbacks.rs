@@ -155,7 +155,8 @@ async fn a_server_built_on_the_reference_types_answers_unchanged() {
 async fn what_a_person_is_asked_and_shown_is_taken_while_the_call_is_open() {
     let (world, thread, call) = world_with_call().await;
     let token = world.key.token(thread, call, LATER_MS);
-    let view = json!({"type": "view_update", "group_id": thread.to_string(), "view_type": "diff", "content": {"n":  1}});
+    let view =
+        json!({"type": "view_update", "group_id": thread.to_string(), "view_type": "diff", "content": {"n":  1}});
     assert_eq!(world.call_back(&token, &view).await.status, 200);
     let asked = world.call_back(&token, &choice(thread, call)).await;
     assert_eq!((asked.status, &asked.body["duplicate"]), (200, &json!(false)), "{}", asked.body);

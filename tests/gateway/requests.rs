@@ -159,7 +159,7 @@ async fn a_thread_says_what_it_waits_for() {
     let since = json!(1_790_000_000_000_u64);
     assert_eq!(
         by_id["waits"],
-        json!([{"on": "call", "call": call.to_string(), "name": "build", "accepted": false, "since_ms": since, "since": "2026-09-21T14:13:20Z"}])
+        json!([{"on": "call", "call": call.to_string(), "name": "build", "accepted": false, "since_ms": since, "since": "2026-09-21T14:13:20Z", "due_ms": null, "due": null}])
     );
     assert_eq!(by_id["state"], "working");
 }
