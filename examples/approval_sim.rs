@@ -1,8 +1,7 @@
-//! An agent that deploys, and must not do so before somebody has approved it: tried in every order, with a message that comes
-//! while the approval is pending, and with a crash anywhere.
+//! An agent that must not deploy before somebody has approved it, tried in every order and with a crash anywhere.
 //!
-//! `cargo run -p slackwater --example approval_sim` prints how it deploys unasked when nothing says that its tool needs an
-//! approval, and how much it withstood when something does.
+//! `cargo run -p slackwater --example approval_sim` prints how an agent that asks in its own words takes a yes for an answer
+//! that was none, and how much one withstood whose tool needs an approval.
 #![allow(clippy::print_stdout, reason = "it is what the example is for")]
 
 use serde_json::{Value, json};
@@ -10,42 +9,76 @@ use slackwater::model::Reply;
 use slackwater::sim::{Asked, Later, Sim};
 use slackwater_core::record::Decision;
 
-/// Deploys once when it is told to, and says what is new.
-fn agent(asked: &Asked<'_>) -> Reply {
+const QUESTION: &str = "Deploy 1.2? Say yes.";
+
+/// Takes any yes for an answer, also one that was sent before it had asked.
+fn careless(asked: &Asked<'_>) -> Reply {
+    if asked.result_of("deploy").is_some() {
+        Reply::text("Deployed.")
+    } else if asked.last_message().as_deref() == Some("yes") {
+        Reply::silence().call("deploy", &json!({ "version": "1.2" }))
+    } else {
+        Reply::text(QUESTION)
+    }
+}
+
+/// The careless agent, and a yes that may come at any time.
+pub(crate) fn asking_in_words() -> Sim {
+    Sim::new()
+        .model(careless)
+        .tool_once("deploy", |_: Value| Later::after_ms(60_000, "1.2 is out"))
+        .send("ops", "ship 1.2")
+        .then("ops", "yes")
+        .duplicates(0)
+        .always(|now| {
+            for run in now.runs() {
+                let known = run.known();
+                let asked = known.iter().position(|line| *line == format!("model: {QUESTION}"));
+                let agreed = known.iter().rposition(|line| line == "user: yes");
+                assert!(asked.is_some() && asked < agreed, "deployed, and nobody had agreed: {known:?}");
+            }
+        })
+}
+
+/// Deploys at once; whether somebody has to be asked is not the model's to say.
+fn eager(asked: &Asked<'_>) -> Reply {
     match asked.lines().iter().any(|line| line.contains("deploy(")) {
         false => Reply::silence().call("deploy", &json!({ "version": "1.2" })),
         true => Reply::text(asked.news().join("; ")),
     }
 }
 
-/// Whether somebody has to be asked is not the model's to say, and no text that it is sent changes it.
-pub(crate) fn simulation(needs_approval: bool) -> Sim {
-    let sim = Sim::new()
-        .model(agent)
+/// The eager agent, whose tool needs an approval. A yes in words is none, and may come while the approval is pending.
+pub(crate) fn asking_for_approval() -> Sim {
+    Sim::new()
+        .model(eager)
         .tool_once("deploy", |_: Value| Later::after_ms(60_000, "1.2 is out"))
+        .needs_approval("deploy")
         .send("ops", "ship 1.2")
-        .then("ops", "yes, do it")
+        .then("ops", "yes")
         .approve("ops")
         .duplicates(0)
         .together(1)
         .always(|now| {
             let approved = now.decisions("ops").iter().filter(|decision| ***decision == Decision::Approve).count();
-            assert!(now.runs().len() <= approved, "deployed, and nobody had agreed");
+            assert!(now.runs().len() <= approved, "deployed twice, or nobody had agreed");
         })
         .check(|end| {
             let (approved, last) = (end.decisions("ops").len(), end.prompts("ops").pop().unwrap_or_default());
-            assert_eq!(end.count("deploy"), approved, "what was approved is done, and once");
-            assert!(last.iter().any(|line| line == "user: yes, do it"), "{last:?}");
-            assert!(approved == 0 || last.iter().any(|line| line.ends_with("deploy: 1.2 is out")), "{last:?}");
-        });
-    if needs_approval { sim.needs_approval("deploy") } else { sim }
+            let has = |end: &str| last.iter().any(|line| line.ends_with(end));
+            // A message stops a tool that works already; while it waits for its approval, a message only goes before it.
+            let stopped = last.iter().any(|line| line.contains("the tool was told to cancel"));
+            assert!(has("user: yes"), "{last:?}");
+            assert!(stopped || end.count("deploy") == approved, "what is approved is done: {last:?}");
+            assert!(stopped || approved == 0 || has("deploy: 1.2 is out"), "{last:?}");
+        })
 }
 
 fn main() {
-    match simulation(false).try_exhaustive() {
-        Err(failure) => println!("Without an approval: {failure}\n"),
-        Ok(report) => println!("Without an approval it got away with it: {report:?}\n"),
+    match asking_in_words().try_exhaustive() {
+        Err(failure) => println!("The careless agent: {failure}\n"),
+        Ok(report) => println!("The careless agent got away with it: {report:?}\n"),
     }
-    let report = simulation(true).exhaustive();
-    println!("With one: {} executions, {} crashes.", report.executions, report.counts.crashes());
+    let report = asking_for_approval().exhaustive();
+    println!("With an approval: {} executions, {} crashes.", report.executions, report.counts.crashes());
 }

@@ -6,12 +6,15 @@
 //! | part | what |
 //! | --- | --- |
 //! | `restart` | who is awakened after a kill, and what is done again |
+//! | `asks` | questions to people that outlive the process that asked them, and calls that take too long |
 //! | `disk` | a disk that is full, that may not be written, that fails to sync |
 //! | `rest` | what a thread costs that waits |
 //! | `bounds` | floods, and the end under load |
 
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub, reason = "a test that cannot go on should stop")]
 
+#[path = "recovery/asks.rs"]
+mod asks;
 #[path = "recovery/bounds.rs"]
 mod bounds;
 #[path = "recovery/disk.rs"]

@@ -212,11 +212,51 @@ fn a_model_that_calls_again_after_an_interruption_is_found() {
 /// The example's agents: the careless one acts on what was said before its question.
 #[test]
 fn the_approval_example_finds_what_nobody_approved() {
-    let failure = approval_sim::simulation(false).try_exhaustive().unwrap_err();
+    let failure = approval_sim::asking_in_words().try_exhaustive().unwrap_err();
     assert!(failure.how.contains("nobody had agreed"), "{failure}");
     assert_eq!(failure.steps.0, 4, "{failure}");
-    let again = approval_sim::simulation(false).try_replay(&failure.replay).unwrap_err();
+    let again = approval_sim::asking_in_words().try_replay(&failure.replay).unwrap_err();
     assert_eq!(again.story, failure.story);
-    let report = explored("the agent that has to be approved", &approval_sim::simulation(true));
-    assert_eq!((report.executions, report.counts.crashes()), (567, 554));
+    let report = explored("the agent that has to be approved", &approval_sim::asking_for_approval());
+    assert_eq!((report.executions, report.counts.crashes()), (1_791, 1_759));
+}
+
+/// Two tools ask; they are answered in any order, one of them with a denial, and a call may take too long.
+#[test]
+fn two_that_ask_get_the_answers_that_were_theirs() {
+    let sim = Sim::new()
+        .model(|asked| match asked.turn() {
+            1 => Reply::silence().call("left", &json!({})).call("right", &json!({})),
+            _ => Reply::text(asked.news().join("; ")),
+        })
+        .tool_once("left", |_: Value| "left is done")
+        .tool_once("right", |_: Value| Later::never())
+        .needs_approval("left")
+        .needs_approval("right")
+        .timeout_ms("right", 1_000)
+        .send("a", "go")
+        .approve("a")
+        .approve("a")
+        .duplicates(0)
+        .together(1)
+        .check(|end| {
+            assert_eq!((end.count("left"), end.count("right"), end.decisions("a").len()), (1, 1, 2));
+            let said = end.said("a").pop().unwrap();
+            assert!(said.contains("left: left is done") && said.contains("right: Timed out"), "{said}");
+        });
+    let report = explored("two that ask", &sim);
+    assert_eq!((report.executions, report.counts.crashes()), (3_055, 3_019));
+    let denied = Sim::new()
+        .model(worker)
+        .tool_once("work", |_: Value| "done")
+        .needs_approval("work")
+        .send("a", "go")
+        .deny("a", "not now")
+        .when_quiet()
+        .check(|end| {
+            assert_eq!(end.count("work"), 0);
+            assert_eq!(end.said("a"), ["work: Not done: denied by the user, who says: not now"]);
+        });
+    let report = explored("one that is denied", &denied);
+    assert_eq!((report.executions, report.counts.crashes()), (868, 844));
 }

@@ -47,6 +47,23 @@ impl Client {
         }
     }
 
+    /// Answers a question of a thread; says how that was answered.
+    pub async fn answer(&self, thread: &str, answer: &Value) -> (u16, Value) {
+        let url = format!("{}/v1/threads/{thread}/answers", self.base);
+        let answer = self.http.post(url).json(answer).timeout(Duration::from_secs(20)).send().await.unwrap();
+        (answer.status().as_u16(), answer.json().await.unwrap())
+    }
+
+    /// Waits until a thread has asked something of this kind; says which question that is.
+    pub async fn question(&self, thread: &str, kind: &str) -> u64 {
+        super::within("the thread asks", async || {
+            let standing = self.standing(thread).await?;
+            let mut waits = standing["waits"].as_array()?.iter();
+            waits.find(|wait| wait["kind"] == kind)?["question"].as_u64()
+        })
+        .await
+    }
+
     /// Where a thread stands; nothing when nobody answered or there is none.
     pub async fn standing(&self, thread: &str) -> Option<Value> {
         let url = format!("{}/v1/threads/{thread}", self.base);

@@ -23,6 +23,8 @@ pub struct Work {
     pub callback_url: String,
     /// How the callback was answered at last, once it was.
     pub answered: Option<u16>,
+    /// What was chosen, each time that it was told.
+    pub chosen: Vec<u64>,
 }
 
 /// What a tool server is and knows. A clone is the same server.
@@ -41,7 +43,8 @@ struct Inner {
 }
 
 impl RapServer {
-    /// Starts a server with the one tool `look`.
+    /// Starts a server with the tool `look`; `deploy`, which is destructive; `ask`, which has a person choose; and `doze`, which
+    /// may take half a second and answers nothing by itself.
     pub async fn start(answer_ms_max: Option<u64>) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = Self(Arc::new(Inner {
@@ -55,6 +58,7 @@ impl RapServer {
         let router = Router::new()
             .route("/.well-known/rap-toolset", get(toolset))
             .route("/invoke", post(invoke))
+            .route("/choice", post(chosen))
             .route("/cancel_tool_call", post(async || StatusCode::OK))
             .with_state(server.clone());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
@@ -87,18 +91,33 @@ impl RapServer {
     /// Answers a piece of work, however often that takes; says how the runtime answered.
     pub async fn answer(&self, id: &str) -> u16 {
         let work = self.work()[id].clone();
+        let mut text = format!("seen: {}", work.arguments["about"].as_str().unwrap_or_default());
+        if let Some(chosen) = work.chosen.last() {
+            text.push_str(&format!(", chosen: {chosen}"));
+        }
+        let body = json!({"type": "tool_result", "group_id": work.thread, "id": id, "text": text});
+        let status = self.call_back(&work.callback_url, &body).await;
+        self.0.work.lock().unwrap().get_mut(id).unwrap().answered = Some(status);
+        status
+    }
+
+    /// Has a person choose for a piece of work.
+    async fn ask(&self, id: &str) -> u16 {
+        let work = self.work()[id].clone();
+        let response_url = format!("{}/choice", self.0.url);
         let body = json!({
-            "type": "tool_result",
-            "group_id": work.thread,
-            "id": id,
-            "text": format!("seen: {}", work.arguments["about"].as_str().unwrap_or_default()),
+            "type": "user_choice", "group_id": work.thread, "id": id, "prompt": "Which one?", "choices": ["this", "that"],
+            "default": 0, "response_url": response_url,
         });
+        self.call_back(&work.callback_url, &body).await
+    }
+
+    async fn call_back(&self, url: &str, body: &Value) -> u16 {
         loop {
-            let sent = self.0.client.post(&work.callback_url).json(&body).timeout(Duration::from_secs(10)).send().await;
+            let sent = self.0.client.post(url).json(body).timeout(Duration::from_secs(10)).send().await;
             if let Ok(answer) = sent {
                 let status = answer.status().as_u16();
                 if !matches!(status, 429 | 503) {
-                    self.0.work.lock().unwrap().get_mut(id).unwrap().answered = Some(status);
                     return status;
                 }
             }
@@ -109,8 +128,22 @@ impl RapServer {
 
 async fn toolset(State(server): State<RapServer>) -> Json<Value> {
     let schema = json!({"type": "object", "properties": {"about": {"type": "string"}}});
-    let tool = json!({"name": "look", "description": "Looks.", "inputSchema": schema});
-    Json(json!({"name": "watch", "endpoint": format!("{}/invoke", server.0.url), "tools": [tool]}))
+    let tool = |name: &str, annotations: Value| json!({"name": name, "description": "Looks.", "inputSchema": schema, "annotations": annotations});
+    let tools = [
+        tool("look", json!({})),
+        tool("deploy", json!({"destructive": true})),
+        tool("ask", json!({})),
+        tool("doze", json!({"timeoutMs": 500})),
+    ];
+    Json(json!({"name": "watch", "endpoint": format!("{}/invoke", server.0.url), "tools": tools}))
+}
+
+async fn chosen(State(server): State<RapServer>, Json(said): Json<Value>) -> StatusCode {
+    let id = said["id"].as_str().unwrap().to_owned();
+    let chosen = said["selected"].as_u64().unwrap();
+    server.0.work.lock().unwrap().get_mut(&id).unwrap().chosen.push(chosen);
+    tokio::spawn(async move { server.answer(&id).await });
+    StatusCode::OK
 }
 
 async fn invoke(State(server): State<RapServer>, Json(asked): Json<Value>) -> StatusCode {
@@ -124,6 +157,7 @@ async fn invoke(State(server): State<RapServer>, Json(asked): Json<Value>) -> St
             thread: text("group_id"),
             callback_url: text("callback_url"),
             answered: None,
+            chosen: Vec::new(),
         });
         assert_eq!(
             (&work.arguments, &work.thread),
@@ -136,7 +170,13 @@ async fn invoke(State(server): State<RapServer>, Json(asked): Json<Value>) -> St
     if server.0.deaf.load(Ordering::SeqCst) {
         std::future::pending::<()>().await;
     }
-    if let Some(answer_ms_max) = server.0.answer_ms_max
+    let operation = text("operation");
+    if operation == "ask" {
+        if first {
+            tokio::spawn(async move { server.ask(&id).await });
+        }
+    } else if let Some(answer_ms_max) = server.0.answer_ms_max
+        && operation != "doze"
         && first
     {
         // Spread over the time, without chance: the storm's chances are in its seed.

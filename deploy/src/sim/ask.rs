@@ -95,10 +95,13 @@ impl World<'_> {
             self.fly(self.now_ms, true, Cargo::Record(*thread, Record::Asked(question)));
             return Ok(());
         }
-        if let Some(timeout_ms) = tool.timeout_ms {
-            let deadline = Record::Deadline { call: *call, due_ms: START_MS + self.now_ms + timeout_ms };
-            self.fly(self.now_ms, true, Cargo::Record(*thread, deadline));
-        }
+        // The adapter says how long the call may take before it says anything else of it.
+        let due_ms = tool.timeout_ms.map(|timeout_ms| START_MS + self.now_ms + timeout_ms);
+        let mut deadline = due_ms.map(|due_ms| Record::Deadline { call: *call, due_ms });
+        let mut after_deadline = |record| match deadline.take() {
+            Some(deadline) => Cargo::Records(*thread, vec![deadline, record]),
+            None => Cargo::Record(*thread, record),
+        };
         let later = match self.done.get(&id).filter(|_| tool.once).cloned() {
             Some(later) => {
                 self.tell(|_| format!("    {name} knows the call {} and does nothing", dispatch.call));
@@ -124,11 +127,11 @@ impl World<'_> {
         let origin = Origin { who: format!("tool:{name}"), proof: Proof::Process };
         let record = result(*call, origin, &later);
         if later.when != When::Now {
-            self.fly(self.now_ms, true, Cargo::Record(*thread, Record::Accepted(*call)));
+            self.fly(self.now_ms, true, after_deadline(Record::Accepted(*call)));
         }
         for _ in 0..later.times {
             match later.when {
-                When::Now => self.fly(self.now_ms, true, Cargo::Record(*thread, record.clone())),
+                When::Now => self.fly(self.now_ms, true, after_deadline(record.clone())),
                 When::Never => {}
                 When::After(delay_ms) => {
                     let name = format!("the result of {name} ({:?})", later.text);
@@ -150,6 +153,7 @@ impl World<'_> {
             .filter(|&at| match &self.flying[at].cargo {
                 Cargo::Delivery(of) => is_result(self.deliveries[*of].thread, &self.deliveries[*of].record),
                 Cargo::Record(thread, record) => is_result(*thread, record),
+                Cargo::Records(thread, records) => records.iter().any(|record| is_result(*thread, record)),
                 _ => false,
             })
             .collect();

@@ -43,6 +43,8 @@ pub(super) enum Cargo {
     Answer(Key),
     /// From an adapter in our process.
     Record(ThreadId, Record),
+    /// From an adapter in our process: these, in this order.
+    Records(ThreadId, Vec<Record>),
     /// From the timer.
     Fired(ThreadId, CallId),
     /// From the journal.
@@ -346,6 +348,13 @@ impl<'a> World<'a> {
                     self.fly(self.now_ms, false, Cargo::Record(key.0, record.clone()));
                 }
                 (None, key.0, record)
+            }
+            Cargo::Records(thread, records) => {
+                for record in records {
+                    self.tell(|world| format!("for {}: {}", world.sim.name(thread), spoken(&record)));
+                    batch.push(Arrival { ticket: None, thread, at_ms: START_MS + self.now_ms, record });
+                }
+                return;
             }
             Cargo::Record(thread, record) => {
                 self.tell(|world| format!("for {}: {}", world.sim.name(thread), spoken(&record)));

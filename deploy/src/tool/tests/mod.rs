@@ -4,6 +4,7 @@
 //! an answer that never comes fails the test and does not hang it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod asks;
 mod command;
 mod local;
 mod rap;
@@ -93,6 +94,20 @@ impl TestServer {
                     std::future::pending::<()>().await
                 }),
             )
+            .route(
+                "/close_thread",
+                post(|State(script): State<Script>, Json(body): Json<Value>| async move {
+                    script.seen.lock().unwrap().push(("close", body));
+                    std::future::pending::<()>().await
+                }),
+            )
+            .route(
+                "/answer",
+                post(|State(script): State<Script>, Json(body): Json<Value>| async move {
+                    script.seen.lock().unwrap().push(("answer", body));
+                    react(&script).await
+                }),
+            )
             .with_state(script);
         let task = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
         Self { base, seen, gate, task }
@@ -121,6 +136,10 @@ impl Drop for TestServer {
 
 async fn invoke(State(script): State<Script>, Json(body): Json<Value>) -> (StatusCode, &'static str) {
     script.seen.lock().unwrap().push(("invoke", body));
+    react(&script).await
+}
+
+async fn react(script: &Script) -> (StatusCode, &'static str) {
     let reaction = script.reactions.lock().unwrap().pop_front().unwrap_or(Reaction::Status(202, ""));
     match reaction {
         Reaction::Status(status, said) => (StatusCode::from_u16(status).unwrap(), said),
