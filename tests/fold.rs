@@ -4,7 +4,7 @@
 //! asked and what clients are told. Always: nothing here has a clock, a disk or a dataflow; these are the rules alone.
 //!
 //! One file a family of rules, under `tests/fold/`: messages and completions (`turns`), calls and stops (`calls`), `sleeps`,
-//! `children`, `events`, `bounds`; `promises` are the design's, by their names; `properties` hold for any records at all. `story`, `world`
+//! `children`, `events`, `bounds`, `compact`, `long`; `promises` are the design's, by their names; `properties` hold for any records at all. `story`, `world`
 //! and `tree` are how these tests speak: one thread told record by record, a world that answers it, and several threads.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
@@ -15,8 +15,12 @@ mod bounds;
 mod calls;
 #[path = "fold/children.rs"]
 mod children;
+#[path = "fold/compact.rs"]
+mod compact;
 #[path = "fold/events.rs"]
 mod events;
+#[path = "fold/long.rs"]
+mod long;
 #[path = "fold/promises.rs"]
 mod promises;
 #[path = "fold/properties.rs"]

@@ -11,8 +11,8 @@ use slackwater_core::effect::{Effect, Outcome, Shown, Wait};
 use slackwater_core::history::{History, Item};
 use slackwater_core::id::{CallId, InputId, Number, PostId, ThreadId};
 use slackwater_core::record::{
-    Arrival, Birth, Block, Cause, Committed, Content, Deliver, End, Origin, Post, PostBody, Proof, Receipt, Record,
-    Stop, SubscriptionEvent, Undelivered,
+    Arrival, Birth, Block, Cause, Committed, Compact, CompactWhy, Content, Deliver, End, Origin, Post, PostBody, Proof,
+    Receipt, Record, Stop, SubscriptionEvent, Undelivered,
 };
 use slackwater_core::thread::{Thread, invariant};
 use std::collections::BTreeSet;
@@ -423,7 +423,8 @@ fn renumbered(mut record: Record) -> Record {
         Record::Result(result) => result.call = recall(result.call),
         Record::Event(event) => event.subscription = recall(event.subscription),
         Record::Delivered(receipt) => receipt.post.number = first(receipt.post.number),
-        Record::Message(_) | Record::Stop(_) | Record::Post(_) => {}
+        Record::Compact(Compact { why: CompactWhy::Crossed { seen, .. }, .. }) => *seen *= 2,
+        Record::Message(_) | Record::Stop(_) | Record::Post(_) | Record::Compact(_) => {}
     }
     record
 }
@@ -436,6 +437,10 @@ fn items(history: &History, renumber: bool) -> Vec<Item> {
                 Item::User { number, .. } | Item::Assistant { number, .. } => *number = first(*number),
                 Item::Result(answer) => answer.call = recall(answer.call),
                 Item::Event(event) => event.id = recall(event.id),
+                Item::Summary(summary) => {
+                    summary.number = first(summary.number);
+                    summary.covers *= 2;
+                }
             }
         }
         item
@@ -449,6 +454,7 @@ fn rewait(wait: Wait) -> Wait {
         Wait::Call { call, name, since_ms, accepted } => Wait::Call { call: recall(call), name, since_ms, accepted },
         Wait::Timer { call, since_ms, due_ms } => Wait::Timer { call: recall(call), since_ms, due_ms },
         Wait::Input { call, since_ms } => Wait::Input { call: call.map(recall), since_ms },
+        Wait::Summary { .. } => wait,
     }
 }
 

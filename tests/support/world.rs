@@ -323,5 +323,6 @@ fn words(item: &Item) -> String {
         }
         Item::Result(answer) => format!("{:?}: {}", answer.by, content(&answer.content)),
         Item::Event(event) => format!("event of {}: {}", event.original_tool_name, content(&event.content)),
+        Item::Summary(summary) => format!("summary: {}", summary.text),
     }
 }

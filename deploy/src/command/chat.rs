@@ -24,6 +24,7 @@ Examples:
   slackwater chat --json 'Hello' | jq .        one event a line
   slackwater chat --url http://127.0.0.1:7070  with a runtime that runs already
 
+In a conversation `/compact` has the history summarized.
 Ctrl-C stops what the agent is doing; a second one leaves. What was sent is on disk in every case. When a runtime runs on
 the directory already, the talk is with that one.")]
 pub(crate) struct Arguments {
@@ -154,6 +155,13 @@ async fn conversation(link: &mut Link, view: &mut View, interrupt: &mut Signal) 
                 };
                 leaving = false;
                 if line.trim().is_empty() {
+                    view.prompt();
+                    continue;
+                }
+                if line.trim() == "/compact" {
+                    if let Err(failure) = link.compact().await {
+                        output::note(failure.words().unwrap_or_default());
+                    }
                     view.prompt();
                     continue;
                 }

@@ -135,14 +135,17 @@ impl Live {
                         .sum(),
                     Item::Result(answer) => content(&answer.content),
                     Item::Event(event) => content(&event.content),
+                    Item::Summary(_) => item.byte_length(),
                 },
-                Shown::Failure { message, .. } => message.len(),
+                Shown::Failure { message: words, .. } | Shown::NotCompacted { why: words } => words.len(),
                 Shown::Waiting(_)
                 | Shown::Stopped
                 | Shown::Spawned { .. }
                 | Shown::Born { .. }
                 | Shown::Closed { .. }
-                | Shown::Undelivered { .. } => 0,
+                | Shown::Undelivered { .. }
+                | Shown::Compacting { .. }
+                | Shown::Compacted { .. } => 0,
             },
         };
         shown + size_of::<Self>()

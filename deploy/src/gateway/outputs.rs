@@ -41,6 +41,14 @@ pub fn output(output: &Output) -> (&'static str, Value) {
             ("closed", json!({"children": children, "subscriptions": subscriptions, "unseen": unseen}))
         }
         Shown::Undelivered { to, why } => ("undelivered", json!({"to": to.to_string(), "why": why})),
+        Shown::Compacting { child, covers, bytes } => {
+            ("compacting", json!({"child": child.to_string(), "covers": covers, "bytes": bytes}))
+        }
+        Shown::Compacted { covers, bytes_before, bytes_after, usage } => {
+            let (before, after) = (bytes_before, bytes_after);
+            ("compacted", json!({"covers": covers, "bytes_before": before, "bytes_after": after, "usage": usage}))
+        }
+        Shown::NotCompacted { why } => ("not_compacted", json!({"why": why})),
     };
     data["id"] = json!(output.id.to_string());
     data["at_ms"] = json!(output.at_ms);
@@ -96,6 +104,10 @@ pub fn wait(wait: &Wait) -> Value {
             let call = call.map(|call| call.to_string());
             json!({"on": "input", "call": call, "since_ms": since_ms, "since": since})
         }
+        Wait::Summary { child, since_ms } => {
+            let (since_ms, since) = since(since_ms);
+            json!({"on": "summary", "child": child.to_string(), "since_ms": since_ms, "since": since})
+        }
     }
 }
 
@@ -120,6 +132,7 @@ fn said(item: &Item) -> Value {
         }
         Item::Result(answer) => result(answer),
         Item::Event(event) => self::event(event),
+        Item::Summary(summary) => json!({"number": summary.number, "text": summary.text()}),
     }
 }
 

@@ -44,6 +44,7 @@ pub(super) static ROUTES: &[Route] = &[
     route("POST", "/v1/threads/{thread}/messages", Access::Sender,     || post(messages::post),   "Send a message to a thread."),
     route("GET",  "/v1/threads/{thread}/events",   Access::Sender,     || get(events::get),       "Follow a thread's outputs."),
     route("POST", "/v1/threads/{thread}/stop",     Access::Sender,     || post(threads::stop),    "Stop what a thread is doing."),
+    route("POST", "/v1/threads/{thread}/compact",  Access::Sender,     || post(threads::compact), "Have a thread's history summarized."),
     route("GET",  "/v1/threads/{thread}",          Access::Sender,     || get(threads::get),      "Where a thread stands and what it waits for."),
     route("GET",  "/v1/threads",                   Access::Sender,     || get(threads::list),     "The threads, by page."),
     route("POST", "/v1/callbacks/{token}",         Access::Capability, || post(callbacks::post),  "Answer a call (Reactive Agent Protocol)."),

@@ -1,9 +1,11 @@
-//! Threads: `GET /v1/threads`, `GET /v1/threads/{thread}`, `POST /v1/threads/{thread}/stop`.
+//! Threads: `GET /v1/threads`, `GET /v1/threads/{thread}`, `POST /v1/threads/{thread}/stop` and `…/compact`.
 //!
-//! In: which threads. Out: where they stand; a stop is answered when it is on stable storage. Always: asking wakes nobody.
+//! In: which threads. Out: where they stand; a stop or a wish to compact is answered when it is on stable storage. Always:
+//! asking wakes nobody.
 
 use super::body::{self, Fields};
 use super::messages;
+use super::name::Address;
 use super::outputs;
 use super::problem::Problem;
 use super::server::{AppState, Parameters, ThreadPath};
@@ -12,8 +14,9 @@ use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::response::{Json, Response};
 use serde_json::{Value, json};
+use slackwater_core::id::InputId;
 use slackwater_core::port::{Query, Reply};
-use slackwater_core::record::{Origin, Record, Stop};
+use slackwater_core::record::{Compact, CompactWhy, Origin, Record, Stop};
 
 const PAGE_LENGTH: usize = 50;
 const PAGE_LENGTH_MAX: usize = 100;
@@ -57,11 +60,35 @@ pub(super) async fn stop(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let read = body::read_optional(&app, &headers, body, app.config.limits.message_bytes_max).await?;
+    let stop = |id, origin| Record::Stop(Stop { id, origin });
+    wish(&app, origin, &address, &headers, body, stop).await
+}
+
+pub(super) async fn compact(
+    State(app): State<AppState>,
+    Extension(origin): Extension<Origin>,
+    ThreadPath(address): ThreadPath,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let compact = |id, origin| Record::Compact(Compact { id, origin, why: CompactWhy::ByHand });
+    wish(&app, origin, &address, &headers, body, compact).await
+}
+
+/// Takes something that has an id and says nothing else.
+async fn wish(
+    app: &AppState,
+    origin: Origin,
+    address: &Address,
+    headers: &HeaderMap,
+    body: Body,
+    record: fn(InputId, Origin) -> Record,
+) -> Result<Response, Problem> {
+    let read = body::read_optional(app, headers, body, app.config.limits.message_bytes_max).await?;
     let mut fields = Fields::parse(read.as_ref().map_or(b"{}", |read| &read.bytes))?;
-    let id = messages::input_id(&mut fields, &headers)?;
+    let id = messages::input_id(&mut fields, headers)?;
     fields.finish("id")?;
-    let taken = app.shards.submit(address.thread, Record::Stop(Stop { id: id.clone(), origin })).await;
+    let taken = app.shards.submit(address.thread, record(id.clone(), origin)).await;
     let (number, duplicate) = messages::number(taken.map_err(|error| Problem::from(error).of_input(&id.0))?, &id.0)?;
-    Ok(messages::answer(&address, number, &id.0, duplicate))
+    Ok(messages::answer(address, number, &id.0, duplicate))
 }

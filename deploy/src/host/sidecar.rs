@@ -68,12 +68,8 @@ pub fn model() -> (FromAdapter<FromModel>, ToAdapter<ToModel>) {
     let settings = settings();
     let model = or_exit(settings.model.build());
     let process = Process::this();
-    let (from, to) = models::start(
-        model,
-        settings.agent.system.as_str().into(),
-        process.catalog.clone(),
-        settings.model.limits.clone(),
-    );
+    let (from, to) =
+        models::start(model, settings.agent.system.as_str().into(), process.catalog.clone(), settings.model.limits());
     let (_, gate, mut inside) = ends::<(), ToModel>();
     let mut ready = process.tools_ready.subscribe();
     tokio::spawn(async move {

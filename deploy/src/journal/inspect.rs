@@ -148,6 +148,7 @@ fn kind_of(record: &Record) -> &'static str {
         Record::Post(_) => "post",
         Record::Delivered(_) => "delivered",
         Record::Event(_) => "event",
+        Record::Compact(_) => "compact",
     }
 }
 

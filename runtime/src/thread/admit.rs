@@ -14,7 +14,7 @@ impl Thread {
         if let Some(&first) = self.ids.get(&message.id) {
             return Outcome::Duplicate(first);
         }
-        if self.closed.is_some() {
+        if self.closed.is_some() || self.summarizes.is_some() {
             return Outcome::Refused(Refusal::Closed);
         }
         if self.pending.len() >= PENDING_MAX {
@@ -53,6 +53,8 @@ impl Thread {
         self.release_open_calls(step, AnsweredBy::Cancelled, "Cancelled: the user stopped this thread.");
         self.interrupted = step.number;
         self.stopped = step.number;
+        // A summary that is being made goes on, but nothing is asked again when it is there.
+        self.compaction.unfit = None;
         step.tell(Shown::Stopped);
         Outcome::Taken(step.number)
     }

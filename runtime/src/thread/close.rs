@@ -39,7 +39,8 @@ impl Thread {
         self.substituted.clear();
         let living: Vec<ThreadId> =
             self.children.iter().filter(|(_, child)| !child.closed).map(|(&id, _)| id).collect();
-        living.iter().for_each(|child| self.post(step, *child, PostBody::Close));
+        let summarizing = self.compaction.running.take().map(|attempt| attempt.child);
+        living.iter().chain(&summarizing).for_each(|child| self.post(step, *child, PostBody::Close));
         let subscriptions = self.end_subscriptions(step);
         if let Some(text) = report {
             self.report(step, text);

@@ -16,29 +16,42 @@
 //! | what timers say | `Armed`, `Fired` | `sleep` |
 //! | what other threads of the tree send | `Post`, `Delivered` | `post`, with `child` and `close` |
 //! | what subscriptions produce | `Event` | `event` |
+//! | what makes the history shorter | `Compact`, `Post` | `compact`, with `summarize`, `notes` and `long` |
 
 mod admit;
+mod answer;
 mod call;
 mod child;
 mod close;
+mod compact;
 mod complete;
 mod event;
 pub mod invariant;
+mod long;
+mod notes;
 mod post;
 mod sleep;
 mod standing;
+mod summarize;
 
+pub use compact::{COVERED_PERCENT, GROWTH_PERCENT, HALVINGS_MAX, SUMMARY_PERCENT_MAX};
+pub use long::{FITTED_BYTES_MAX, PICTURE_SHOWN_BYTES_MAX, READ_BYTES_MAX, RESULT_SHOWN_BYTES_MAX};
+pub use notes::{NOTE_BYTES_MAX, NOTES_MAX};
 pub use standing::{Standing, State};
 
 use crate::effect::{Due, Effect, Outcome, Output, Prompt, Shown};
 use crate::history::{AnsweredBy, Event, History, Item};
 use crate::id::{CallId, InputId, Number, OutputId, PostId, ThreadId};
 use crate::port::Rest;
-use crate::record::{Arrival, Cause, Committed, Content, FailureClass, Record};
+use crate::record::{Arrival, Cause, Committed, Content, Record};
+use answer::Answer;
 use child::{Child, Family};
+use compact::Compaction;
 use event::Subscription;
+use notes::Notes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use summarize::Summarizing;
 
 /// How many inputs a thread keeps that its model has not seen. More are refused with [`crate::effect::Refusal::QueueFull`].
 /// Part of the rules of the fold, and therefore not configurable: another value would replay old journals differently.
@@ -132,6 +145,21 @@ pub struct Thread {
     safe: Number,
     /// The record that closed it.
     closed: Option<Number>,
+    /// What it knows of summaries of its history, and the one that it was itself made for.
+    compaction: Compaction,
+    summarizes: Option<Summarizing>,
+    /// What it pinned.
+    notes: Notes,
+    /// What was too long to be shown, by its handle.
+    left_out: BTreeMap<String, Arc<str>>,
+}
+
+/// What a child has from its ancestors: what their records make through the last that it inherits.
+#[derive(Default)]
+struct Inherited {
+    history: History,
+    notes: Notes,
+    left_out: BTreeMap<String, Arc<str>>,
 }
 
 /// A call that the model made.
@@ -175,18 +203,19 @@ impl Thread {
     /// A thread to which nothing has happened and which inherits what its ancestors' records make: the oldest ancestor
     /// first, each one's records through the last that the next one inherits.
     pub fn inheriting(id: ThreadId, ancestry: Vec<(ThreadId, Vec<Committed>)>) -> Self {
-        let mut history = History::default();
+        let mut above = Inherited::default();
         for (ancestor, records) in ancestry {
-            let mut thread = Self::on_top_of(ancestor, history);
+            let mut thread = Self::on_top_of(ancestor, above);
             for record in records {
                 thread.apply(record);
             }
-            history = thread.view();
+            above = Inherited { history: thread.view(), notes: thread.notes, left_out: thread.left_out };
         }
-        Self::on_top_of(id, history)
+        Self::on_top_of(id, above)
     }
 
-    fn on_top_of(id: ThreadId, history: History) -> Self {
+    fn on_top_of(id: ThreadId, above: Inherited) -> Self {
+        let Inherited { history, notes, left_out } = above;
         Self {
             id,
             name: None,
@@ -217,6 +246,10 @@ impl Thread {
             events: BTreeMap::new(),
             safe: 0,
             closed: None,
+            compaction: Compaction::default(),
+            summarizes: None,
+            notes,
+            left_out,
         }
     }
 
@@ -253,11 +286,13 @@ impl Thread {
             Record::Post(post) => self.posted(&mut step, post),
             Record::Delivered(receipt) => self.delivered(&mut step, receipt),
             Record::Event(event) => self.event(&mut step, event),
+            Record::Compact(compact) => self.compact(&mut step, compact),
         };
         // (b) Nobody sleeps beside an input that the model has not seen, whichever of the two came first.
         if !self.pending.is_empty() && self.only_sleeps() {
             self.release_open_calls(&mut step, AnsweredBy::Interrupted, "");
         }
+        self.end_summary(&mut step);
         // (c) The calls that this record made, and only they, are asked of the world.
         let made = CallId { number, index: 0 };
         step.effects.extend(self.open.range(made..).filter_map(|(&id, call)| call.asked(self.id, id)));
@@ -319,13 +354,16 @@ impl Thread {
         self.last
     }
 
-    /// What the model was asked about and what it said. The inputs that wait for its next turn are in [`Thread::prompt`].
+    /// What the model was asked about and what it said, or the summary of it. The inputs that wait for its next turn are in [`Thread::prompt`].
     pub fn history(&self) -> &History {
         &self.history
     }
 
     fn wants_completion(&self) -> bool {
-        self.triggered > self.settled.max(self.stopped) && self.open.is_empty() && self.closed.is_none()
+        self.triggered > self.settled.max(self.stopped)
+            && self.open.is_empty()
+            && self.closed.is_none()
+            && !self.compaction.holds()
     }
 
     /// The digests that wait for their time.
@@ -355,28 +393,14 @@ impl Thread {
         let call = self.open.remove(&id)?;
         self.turn_refused &= answer.by == AnsweredBy::Refusal;
         let item = Arc::new(Item::Result(answer.into_item(id, &call)));
-        self.history.push(item.clone());
+        let shown = self.shown(&item);
+        self.history.push(shown);
         step.tell(Shown::Result(item));
         if self.open.is_empty() {
             self.triggered = step.number;
             self.count_refused_turn(step);
         }
         Some(call)
-    }
-
-    /// A model that makes nothing but calls that are refused is stopped, visibly, before it has gone on for ever.
-    fn count_refused_turn(&mut self, step: &mut Step) {
-        self.refused_turns = if self.turn_refused { self.refused_turns + 1 } else { 0 };
-        if self.refused_turns >= REFUSED_TURNS_MAX {
-            self.refused_turns = 0;
-            self.settled = step.number;
-            step.tell(Shown::Failure {
-                class: FailureClass::Fatal,
-                message: format!(
-                    "The model made {REFUSED_TURNS_MAX} turns in a row whose calls were all refused; the thread waits for you."
-                ),
-            });
-        }
     }
 
     /// Gives every open call an answer, because something has arrived that does not wait for them. A sleep is simply over;
@@ -400,9 +424,10 @@ impl Thread {
         }
     }
 
-    /// Adds something that the model has not seen, for its next turn.
+    /// Adds something that the model has not seen, for its next turn. Clients are told the whole of what is too long for it.
     fn enqueue(&mut self, number: Number, item: Arc<Item>) {
-        self.pending.push_back((number, item));
+        let shown = self.shown(&item);
+        self.pending.push_back((number, shown));
     }
 
     /// Puts into the history what a prompt that had seen `seen` held.
@@ -436,34 +461,6 @@ impl Call {
             Phase::Dispatched => Some(Effect::Dispatch(self.dispatch(thread, call))),
             Phase::Sleeping(due) => Some(Effect::Arm { thread, call, due: due.clone() }),
             Phase::Accepted | Phase::Dozing => None,
-        }
-    }
-}
-
-/// An answer on its way to a call.
-struct Answer {
-    by: AnsweredBy,
-    content: Vec<Content>,
-    display: Option<String>,
-}
-
-impl Answer {
-    fn text(by: AnsweredBy, text: impl Into<String>) -> Self {
-        Self { by, content: vec![Content::Text(text.into())], display: None }
-    }
-
-    fn refusal(text: impl Into<String>) -> Self {
-        Self::text(AnsweredBy::Refusal, text)
-    }
-
-    fn into_item(self, call: CallId, of: &Call) -> crate::history::Answered {
-        crate::history::Answered {
-            call,
-            provider_id: of.provider_id.clone(),
-            name: of.name.clone(),
-            content: self.content,
-            by: self.by,
-            display: self.display,
         }
     }
 }

@@ -94,6 +94,9 @@ impl Thread {
                 }
                 self.child_closed(step, from);
             }
+            PostBody::Summarize { birth, covers, items } => return self.born_to_summarize(step, *birth, covers, items),
+            PostBody::Summary { covers: _, text, usage } => return self.summary(step, from, text, usage),
+            PostBody::SummaryFailed { why, overflow } => return self.not_summarized(step, from, why, overflow),
         }
         Outcome::Taken(step.number)
     }
@@ -119,7 +122,10 @@ impl Thread {
                 self.undelivered(step, to, why, "What a new child was to do");
             }
             PostBody::Close => self.child_closed(step, to),
-            PostBody::Closed => {}
+            PostBody::Summarize { .. } => {
+                self.not_summarized(step, to, "The thread for the summary could not be made.".to_owned(), false);
+            }
+            PostBody::Closed | PostBody::Summary { .. } | PostBody::SummaryFailed { .. } => {}
         }
         Outcome::Taken(step.number)
     }

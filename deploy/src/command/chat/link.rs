@@ -16,7 +16,7 @@ use slackwater::{Builder, Runtime, RuntimeError};
 use slackwater_core::effect::Outcome;
 use slackwater_core::id::OutputId;
 use slackwater_core::port::{Query, Reply};
-use slackwater_core::record::{Content, Message, Origin, Proof, Record, Stop};
+use slackwater_core::record::{Compact, CompactWhy, Content, Message, Origin, Proof, Record, Stop};
 use std::path::Path;
 
 /// A link to one thread.
@@ -158,6 +158,24 @@ impl Link {
             }
             Reach::There { client, .. } => {
                 client.stop(&self.path()).await.map_err(Failure::because)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the thread's history summarized.
+    pub(super) async fn compact(&mut self) -> Result<(), Failure> {
+        match &self.reach {
+            Reach::Here { runtime, .. } => {
+                let why = CompactWhy::ByHand;
+                let compact = Record::Compact(Compact { id: Shards::fresh_id(), origin: origin(), why });
+                let outcome = runtime.shards().submit(self.address.thread, compact).await.map_err(Failure::because)?;
+                if let Outcome::Refused(why) = outcome {
+                    return Err(Failure::Failed(format!("there is nothing to compact: {why:?}")));
+                }
+            }
+            Reach::There { client, .. } => {
+                client.compact(&self.path()).await.map_err(Failure::because)?;
             }
         }
         Ok(())
