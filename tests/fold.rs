@@ -5,7 +5,8 @@
 //!
 //! One file a family of rules, under `tests/fold/`: messages and completions (`turns`), calls and stops (`calls`), `sleeps`,
 //! `children`, `events`, `bounds`, `compact`, `long`; `promises` are the design's, by their names; `properties` hold for any records at all. `story`, `world`
-//! and `tree` are how these tests speak: one thread told record by record, a world that answers it, and several threads.
+//! and `tree` are how these tests speak: one thread told record by record, a world that answers it, and several threads; `races` lets a
+//! summary race with everything else, in every order.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
@@ -25,6 +26,10 @@ mod long;
 mod promises;
 #[path = "fold/properties.rs"]
 mod properties;
+#[path = "fold/races.rs"]
+mod races;
+#[path = "fold/renumber.rs"]
+mod renumber;
 #[path = "fold/restart.rs"]
 mod restart;
 #[path = "fold/sleeps.rs"]

@@ -6,7 +6,7 @@ use slackwater_core::effect::{Effect, Outcome, Refusal, Shown, Wait};
 use slackwater_core::history::Item;
 use slackwater_core::id::{CallId, InputId, Number, ThreadId};
 use slackwater_core::record::{
-    Compact, CompactWhy, End, Failure, FailureClass, Origin, Proof, Record, Stop, Undelivered, Usage,
+    Compact, CompactWhy, End, Failure, FailureClass, Origin, PostBody, Proof, Record, Stop, Undelivered, Usage,
 };
 use slackwater_core::thread::{State, Thread};
 
@@ -19,9 +19,22 @@ pub(crate) fn crossed(seen: Number) -> Record {
     Record::Compact(Compact { id: InputId(format!("crossed {seen}")), origin: Origin::runtime(), why })
 }
 
-fn overflow(seen: Number) -> Record {
+pub(crate) fn overflow(seen: Number) -> Record {
     let message = "prompt is too long".to_owned();
     Record::Failure(Failure { seen, class: FailureClass::Overflow, message, attempts: 1 })
+}
+
+/// Whether a record may do more to a history than append to it.
+pub(crate) fn may_rewrite(record: &Record) -> bool {
+    match record {
+        Record::Failure(failure) => failure.class == FailureClass::Overflow,
+        Record::Post(post) => {
+            matches!(post.body, PostBody::Summarize { .. } | PostBody::Summary { .. } | PostBody::SummaryFailed { .. })
+        }
+        // A birth of a summarizer that is refused.
+        Record::Delivered(receipt) => receipt.refused.is_some(),
+        _ => false,
+    }
 }
 
 fn tool_result(call: CallId, text: &str) -> Record {

@@ -3,20 +3,20 @@
 //! In: random records (`PROPTEST_CASES` lists of them, 256 if not said), with ids from small pools so that they meet. Out:
 //! nothing, or the shortest list that breaks a property. Always: how many records were applied is printed.
 
+use crate::renumber::{is_unnamed, items, renumbered, rewait};
 use crate::story::{call, committed, completion, failure, message, person, replay, result, say};
 use crate::world::{Tape, World};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use slackwater_core::effect::{Effect, Outcome, Shown, Wait};
-use slackwater_core::history::{History, Item};
+use slackwater_core::history::Item;
 use slackwater_core::id::{CallId, InputId, Number, PostId, ThreadId};
 use slackwater_core::record::{
-    Arrival, Birth, Block, Cause, Committed, Compact, CompactWhy, Content, Deliver, End, Origin, Post, PostBody, Proof,
-    Receipt, Record, Stop, SubscriptionEvent, Undelivered,
+    Arrival, Birth, Block, Cause, Committed, Content, Deliver, End, Origin, Post, PostBody, Proof, Receipt, Record,
+    Stop, SubscriptionEvent, Undelivered, Usage,
 };
 use slackwater_core::thread::{Thread, invariant};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What may happen next; which record it is depends on the thread that it happens to.
@@ -25,10 +25,14 @@ enum Chance {
     Message(u8),
     Stop(u8),
     Completion(Seen, Vec<u8>, End),
-    Failure(Seen),
+    /// A prompt fails, perhaps because it does not fit.
+    Failure(Seen, bool),
+    /// A wish to compact: by hand with this id, or because a prompt crossed.
+    Compact(u8),
+    Crossed(Seen),
     Accepted(Which),
     Armed(Which, u64),
-    Result(Which, bool, bool),
+    Result(Which, bool, bool, bool),
     Fired(Which),
     /// A tool's result that begins a subscription.
     Subscribed(Which),
@@ -79,15 +83,18 @@ fn chance() -> impl Strategy<Value = Chance> {
     prop_oneof![
         4 => (0..9_u8).prop_map(Chance::Message),
         1 => (0..9_u8).prop_map(Chance::Stop),
-        7 => (seen(), prop::collection::vec(0..20_u8, 0..5), end).prop_map(|(s, b, e)| Chance::Completion(s, b, e)),
-        1 => seen().prop_map(Chance::Failure),
+        7 => (seen(), prop::collection::vec(0..24_u8, 0..5), end).prop_map(|(s, b, e)| Chance::Completion(s, b, e)),
+        1 => (seen(), any::<bool>()).prop_map(|(s, o)| Chance::Failure(s, o)),
+        1 => (0..9_u8).prop_map(Chance::Compact),
+        2 => seen().prop_map(Chance::Crossed),
         2 => which().prop_map(Chance::Accepted),
         1 => (which(), any::<u64>()).prop_map(|(w, due)| Chance::Armed(w, due)),
-        5 => (which(), any::<bool>(), any::<bool>()).prop_map(|(w, e, r)| Chance::Result(w, e, r)),
+        5 => (which(), any::<bool>(), any::<bool>(), prop::bool::weighted(0.1))
+            .prop_map(|(w, e, r, l)| Chance::Result(w, e, r, l)),
         2 => which().prop_map(Chance::Fired),
         2 => which().prop_map(Chance::Subscribed),
         3 => (0..3_usize, 0..9_u8, deliver, prop::bool::weighted(0.1)).prop_map(|(n, i, d, l)| Chance::Event(n, i, d, l)),
-        2 => (0..5_u8, 0..4_usize, 0..9_u64).prop_map(|(k, f, n)| Chance::Post(k, f, n)),
+        2 => (0..8_u8, 0..4_usize, 0..9_u64).prop_map(|(k, f, n)| Chance::Post(k, f, n)),
         2 => (0..4_usize, refused).prop_map(|(n, r)| Chance::Delivered(n, r)),
     ]
 }
@@ -108,6 +115,9 @@ fn block(choice: u8) -> Block {
         12 => call("close_thread", &format!(r#"{{"thread_id":"{}","report_to_parent":"done"}}"#, crate::story::THREAD)),
         13 => call("list_children", ""),
         14 => call("cancel_subscription", r#"{"tool_call_id":"build-id"}"#),
+        15 => call("pin_note", r#"{"note":"the port is 7070"}"#),
+        16 => call("unpin_note", r#"{"note_id":"note_1"}"#),
+        17 => call("read_result", r#"{"handle":"result_2_0","offset":7}"#),
         _ => call("build", "{}"),
     }
 }
@@ -127,6 +137,12 @@ fn birth() -> Record {
     let birth = Birth { ancestors: vec![ROOT], through: 1, fresh: true, spawn, event: None };
     let id = PostId { from: ROOT, number: 2, index: 0 };
     Record::Post(Post { id, body: PostBody::Birth(Box::new(birth)) })
+}
+
+/// The thread comes into being to summarize what its parent has.
+fn birth_of_a_summary() -> Record {
+    let Record::Post(Post { id, body: PostBody::Birth(birth) }) = birth() else { unreachable!() };
+    Record::Post(Post { id, body: PostBody::Summarize { birth, covers: 1, items: 1 } })
 }
 
 /// The record that this chance is for this thread.
@@ -153,15 +169,19 @@ fn record(thread: &Thread, chance: Chance) -> Record {
         }
     };
     match chance {
-        Chance::Message(id) => message(&id.to_string(), "hello"),
+        Chance::Message(id) => message(&id.to_string(), "hello, hello, hello"),
         Chance::Stop(id) => Record::Stop(Stop { id: InputId(id.to_string()), origin: person() }),
         Chance::Completion(s, blocks, end) => completion(seen(s), blocks.into_iter().map(block).collect(), end),
-        Chance::Failure(s) => failure(seen(s)),
+        Chance::Failure(s, false) => failure(seen(s)),
+        Chance::Failure(s, true) => crate::compact::overflow(seen(s)),
+        Chance::Compact(id) => crate::compact::by_hand(&id.to_string()),
+        Chance::Crossed(s) => crate::compact::crossed(seen(s)),
         Chance::Accepted(w) => Record::Accepted(which(w)),
         Chance::Armed(w, due_ms) => Record::Armed { call: which(w), due_ms },
-        Chance::Result(w, is_error, by_runtime) => {
+        Chance::Result(w, is_error, by_runtime, is_long) => {
             let tool = Origin { who: "tool:build".into(), proof: Proof::Process };
-            result(which(w), "built", is_error, if by_runtime { Origin::runtime() } else { tool })
+            let text = if is_long { "built ".repeat(9_000) } else { "built".to_owned() };
+            result(which(w), &text, is_error, if by_runtime { Origin::runtime() } else { tool })
         }
         Chance::Fired(w) => Record::Fired(which(w)),
         Chance::Subscribed(w) => {
@@ -187,10 +207,25 @@ fn record(thread: &Thread, chance: Chance) -> Record {
         }
         Chance::Post(kind, from, number) => {
             let owed = posts(thread);
-            let from = owed.get(from).map_or(ROOT, |arrival| arrival.thread);
+            let made_for_a_summary = |arrival: &&Arrival| match &arrival.record {
+                Record::Post(post) => matches!(post.body, PostBody::Summarize { .. }),
+                _ => false,
+            };
+            let from = match kind {
+                5 | 6 => owed.iter().find(made_for_a_summary),
+                _ => owed.get(from),
+            };
+            let from = from.map_or(ROOT, |arrival| arrival.thread);
             let body = match kind {
                 0 if thread.last() == 0 => return birth(),
                 0 => PostBody::Message("and this".into()),
+                5 => PostBody::Summary {
+                    covers: number,
+                    text: "it".repeat(number as usize / 2),
+                    usage: Usage::default(),
+                },
+                6 => PostBody::SummaryFailed { why: "no".into(), overflow: number > 4 },
+                7 if thread.last() == 0 => return birth_of_a_summary(),
                 1 => PostBody::Report { branch: from, text: "done".into() },
                 2 => PostBody::Report { branch: ROOT, text: "done".into() },
                 3 => PostBody::Closed,
@@ -248,10 +283,12 @@ where
 }
 
 fn chances() -> impl Strategy<Value = Vec<Chance>> {
-    // Every second thread is a child.
-    (any::<bool>(), prop::collection::vec(chance(), 1..120)).prop_map(|(is_child, mut chances)| {
-        if is_child {
-            chances.insert(0, Chance::Post(0, 0, 0));
+    // Nearly every second thread is a child, and some are made for a summary.
+    (0..9_u8, prop::collection::vec(chance(), 1..120)).prop_map(|(is, mut chances)| {
+        match is {
+            0..=3 => chances.insert(0, Chance::Post(0, 0, 0)),
+            4 => chances.insert(0, Chance::Post(7, 0, 0)),
+            _ => {}
         }
         chances
     })
@@ -272,11 +309,13 @@ fn any_records_keep_the_invariants() {
             if let Err(broken) = invariant::check(&thread) {
                 panic!("after {committed:?}: {broken}");
             }
-            let appended = thread.history().len() - before.len();
-            assert!(
-                thread.history().newest_first().skip(appended).eq(before.newest_first()),
-                "the history is append-only"
-            );
+            if !crate::compact::may_rewrite(&committed.arrival.record) {
+                let appended = thread.history().len() - before.len();
+                assert!(
+                    thread.history().newest_first().skip(appended).eq(before.newest_first()),
+                    "the history is append-only"
+                );
+            }
             for effect in applied.effects {
                 let Effect::Tell(output) = effect else { continue };
                 match output.shown {
@@ -294,7 +333,8 @@ fn any_records_keep_the_invariants() {
     });
     let seen = seen.into_inner();
     eprintln!("any_records_keep_the_invariants: {seen:?}");
-    for kind in ["event", "spawned", "born", "report", "closed", "undelivered"] {
+    for kind in ["event", "spawned", "born", "report", "closed", "undelivered", "compacting", "compacted", "no summary"]
+    {
         assert!(seen.contains_key(kind), "no life had one that was {kind}: {seen:?}");
     }
 }
@@ -307,6 +347,9 @@ fn kind(shown: &Shown) -> &'static str {
         Shown::Report { .. } => "report",
         Shown::Closed { .. } => "closed",
         Shown::Undelivered { .. } => "undelivered",
+        Shown::Compacting { .. } => "compacting",
+        Shown::Compacted { .. } => "compacted",
+        Shown::NotCompacted { .. } => "no summary",
         _ => "other",
     }
 }
@@ -359,11 +402,15 @@ fn how_records_are_cut_into_batches_cannot_be_seen() {
 /// there as 2n-1 and again as 2n.
 #[test]
 fn delivered_twice_is_delivered_once() {
-    // The names of children and posts follow from numbers, which are others in the second life: it makes no children.
+    // The names of children, posts and what was left out follow from numbers, which are others in the second life: it has none.
     let chances = chances().prop_map(|mut chances| {
         chances.iter_mut().for_each(|chance| match chance {
             Chance::Completion(_, blocks, _) => blocks.retain(|block| !matches!(block, 8..=10)),
             Chance::Event(_, _, deliver @ None, _) => *deliver = Some(Deliver::Inline),
+            Chance::Result(_, _, _, is_long) => *is_long = false,
+            Chance::Compact(_) | Chance::Crossed(_) | Chance::Failure(_, true) => {
+                *chance = Chance::Fired(Which::Any(0, 0))
+            }
             _ => {}
         });
         chances
@@ -401,74 +448,23 @@ fn delivered_twice_is_delivered_once() {
     });
 }
 
-fn is_unnamed(record: &Record) -> bool {
-    matches!(record, Record::Accepted(_) | Record::Armed { .. } | Record::Fired(_) | Record::Delivered(_))
-}
-
-/// The number under which the n-th record is delivered first.
-fn first(number: Number) -> Number {
-    (2 * number).saturating_sub(1)
-}
-
-fn recall(call: CallId) -> CallId {
-    CallId { number: first(call.number), ..call }
-}
-
-fn renumbered(mut record: Record) -> Record {
-    match &mut record {
-        // A prompt of the n-th record has seen both its deliveries.
-        Record::Completion(completion) => completion.seen *= 2,
-        Record::Failure(failure) => failure.seen *= 2,
-        Record::Accepted(call) | Record::Fired(call) | Record::Armed { call, .. } => *call = recall(*call),
-        Record::Result(result) => result.call = recall(result.call),
-        Record::Event(event) => event.subscription = recall(event.subscription),
-        Record::Delivered(receipt) => receipt.post.number = first(receipt.post.number),
-        Record::Compact(Compact { why: CompactWhy::Crossed { seen, .. }, .. }) => *seen *= 2,
-        Record::Message(_) | Record::Stop(_) | Record::Post(_) | Record::Compact(_) => {}
-    }
-    record
-}
-
-fn items(history: &History, renumber: bool) -> Vec<Item> {
-    let rename = |item: &Arc<Item>| {
-        let mut item = Item::clone(item);
-        if renumber {
-            match &mut item {
-                Item::User { number, .. } | Item::Assistant { number, .. } => *number = first(*number),
-                Item::Result(answer) => answer.call = recall(answer.call),
-                Item::Event(event) => event.id = recall(event.id),
-                Item::Summary(summary) => {
-                    summary.number = first(summary.number);
-                    summary.covers *= 2;
-                }
-            }
-        }
-        item
-    };
-    history.to_vec().into_iter().map(rename).collect()
-}
-
-fn rewait(wait: Wait) -> Wait {
-    match wait {
-        Wait::Model { seen } => Wait::Model { seen: 2 * seen },
-        Wait::Call { call, name, since_ms, accepted } => Wait::Call { call: recall(call), name, since_ms, accepted },
-        Wait::Timer { call, since_ms, due_ms } => Wait::Timer { call: recall(call), since_ms, due_ms },
-        Wait::Input { call, since_ms } => Wait::Input { call: call.map(recall), since_ms },
-        Wait::Summary { .. } => wait,
-    }
-}
-
 /// In a world that plays by the rules every input comes before the model, once and in order, through any crashes.
 #[test]
 fn a_world_that_answers_loses_nothing() {
     let tape = prop::collection::vec(any::<u8>(), 0..400);
+    let summaries = AtomicUsize::new(0);
     for_any("a_world_that_answers_loses_nothing", tape, |tape| {
         let mut world = World::new(Tape::written(tape));
         world.crashes = true;
+        world.summaries = true;
         world.live(100);
         invariant::check(&world.thread).unwrap();
+        summaries.fetch_add(world.summarized, Ordering::Relaxed);
         world.records.len()
     });
+    let summaries = summaries.into_inner();
+    eprintln!("a_world_that_answers_loses_nothing: {summaries} summaries");
+    assert!(summaries > 0);
 }
 
 /// One thread of many records: the work of each is counted by the world (items appended, effects), and does not grow.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use slackwater::gateway::openapi::OPENAPI;
 use slackwater_core::id::{CallId, PostId, ThreadId};
 use slackwater_core::port::Part;
-use slackwater_core::record::{Birth, Block, Cause, Content, Post, PostBody, Receipt, Record, Undelivered};
+use slackwater_core::record::{Birth, Block, Cause, Content, Post, PostBody, Receipt, Record, Undelivered, Usage};
 use sse_stream::SseStream;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -81,6 +81,24 @@ async fn eventful(world: &World, name: &str) -> (ThreadId, CallId, ThreadId) {
     let birth = Birth { ancestors: vec![thread], through: 1, fresh: true, spawn: cause, event: None };
     shard.happen(child, post(thread, spawn.number, PostBody::Birth(Box::new(birth))));
     shard.happen(child, post(thread, spawn.number + 1, PostBody::Close));
+    // A summary is made, and the next one is not.
+    world.say(name, &"long ".repeat(200)).await;
+    shard.turn(thread, vec![Block::Text("I see.".into())]);
+    for failed in [false, true] {
+        let answer = world.post(&format!("/v1/threads/{name}/compact"), "{}").await;
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        let number = shard.last(thread);
+        let child = thread.child(CallId { number, index: u16::MAX });
+        let (covers, text, why) = (number, "They talked.".to_owned(), "no".to_owned());
+        let body = match failed {
+            false => PostBody::Summary { covers, text, usage: Usage::default() },
+            true => PostBody::SummaryFailed { why, overflow: false },
+        };
+        shard.happen(thread, post(child, number, body));
+        world.say(name, &format!("and more {failed}")).await;
+        shard.turn(thread, vec![Block::Text("I see.".into())]);
+    }
+    world.say(name, "last").await;
     let open = shard.call(thread, "build", "");
     shard.happen(thread, Record::Accepted(open));
     (thread, open, child)
@@ -155,7 +173,7 @@ async fn what_is_answered_is_as_described() {
             }
         }
     }
-    assert_eq!(called, 13, "every operation with every example, but for the stream");
+    assert_eq!(called, 15, "every operation with every example, but for the stream");
 }
 
 #[tokio::test]
@@ -166,6 +184,7 @@ async fn problems_are_as_described() {
     for (method, path, body) in [
         ("post", "/v1/threads/{thread}/messages", r#"{"text":""}"#),
         ("post", "/v1/threads/{thread}/stop", "["),
+        ("post", "/v1/threads/{thread}/compact", r#"{"why":"x"}"#),
         ("post", "/v1/callbacks/{token}", "{}"),
         ("get", "/v1/threads/{thread}/events", "?after=x"),
         ("get", "/v1/threads", "?limit=0"),
