@@ -89,8 +89,8 @@ impl Thread {
                     AnsweredBy::Interrupted,
                     "Not started: interrupted by a new message. Call again if it is still wanted.",
                 ))
-            } else if self.summarizes.is_some() {
-                Some(Answer::refusal(super::summarize::NO_CALLS))
+            } else if let Some(refusal) = self.refuses_calls() {
+                Some(refusal)
             } else if index >= CALLS_PER_TURN_MAX {
                 Some(Answer::text(
                     AnsweredBy::Refusal,

@@ -3,7 +3,7 @@
 //! In: its birth, completions, failures, a stop. Out: one post to the parent: the summary, or why there is none. Always: it
 //! takes no inputs, does no calls and makes no children; it closes with that post.
 
-use super::{Family, Step, Thread};
+use super::{Answer, Family, Step, Thread};
 use crate::effect::{Outcome, Refusal, Shown};
 use crate::history::Item;
 use crate::id::Number;
@@ -18,7 +18,7 @@ const INSTRUCTIONS: &str = "Your history is about to get too long. Write a summa
     again. Answer with the summary only, as text: make no calls and say nothing else.";
 
 /// What a call of such a thread is answered with.
-pub(super) const NO_CALLS: &str =
+const NO_CALLS: &str =
     "Not started: this thread was made for a summary of what is above. Answer with the summary only, as text.";
 
 /// A summary that this thread was made for.
@@ -48,6 +48,11 @@ impl Thread {
         self.enqueue(1, Arc::new(Item::User { number: 1, content }));
         self.triggered = 1;
         Outcome::Taken(1)
+    }
+
+    /// Why no call of this thread is done, if it was made for a summary.
+    pub(super) fn refuses_calls(&self) -> Option<Answer> {
+        self.summarizes.is_some().then(|| Answer::refusal(NO_CALLS))
     }
 
     /// The model has said something, if this thread was made for a summary.
