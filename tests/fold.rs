@@ -4,7 +4,7 @@
 //! asked and what clients are told. Always: nothing here has a clock, a disk or a dataflow; these are the rules alone.
 //!
 //! One file a family of rules, under `tests/fold/`: messages and completions (`turns`), calls and stops (`calls`), `sleeps`,
-//! `children`, `events`, `bounds`, `compact`, `long`; `promises` are the design's, by their names; `properties` hold for any records at all. `story`, `world`
+//! `children`, `events`, `bounds`, `compact`, `heirs`, `long`; `promises` are the design's, by their names; `properties` hold for any records at all. `story`, `world`
 //! and `tree` are how these tests speak: one thread told record by record, a world that answers it, and several threads; `races` lets a
 //! summary race with everything else, in every order.
 
@@ -20,6 +20,8 @@ mod children;
 mod compact;
 #[path = "fold/events.rs"]
 mod events;
+#[path = "fold/heirs.rs"]
+mod heirs;
 #[path = "fold/long.rs"]
 mod long;
 #[path = "fold/promises.rs"]

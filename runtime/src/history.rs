@@ -9,6 +9,9 @@ use crate::record::{Block, Cause, Content};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 
+/// About how much of text a picture is worth to a model, in bytes.
+const PICTURE_READ_BYTES: usize = 6 * 1_024;
+
 /// One thing that the model sees.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Item {
@@ -38,9 +41,14 @@ pub enum Item {
 }
 
 impl Item {
-    /// The length of what it says, in bytes: about what the model has to read of it.
+    /// The length of what it says, in bytes: about what the model has to read of it. A picture counts as much as a page of text,
+    /// as models count it, however many bytes it has.
     pub fn byte_length(&self) -> usize {
-        let pieces = |content: &[Content]| content.iter().map(Content::byte_length).sum::<usize>();
+        let piece = |piece: &Content| match piece {
+            Content::Image { data, .. } => data.len().min(PICTURE_READ_BYTES),
+            Content::Text(_) | Content::File { .. } => piece.byte_length(),
+        };
+        let pieces = |content: &[Content]| content.iter().map(piece).sum::<usize>();
         match self {
             Item::User { content, .. } => pieces(content),
             Item::Assistant { blocks, .. } => blocks.iter().map(Block::byte_length).sum(),

@@ -8,7 +8,7 @@ use slackwater_core::id::{CallId, InputId, Number, ThreadId};
 use slackwater_core::record::{
     Compact, CompactWhy, End, Failure, FailureClass, Origin, PostBody, Proof, Record, Stop, Undelivered, Usage,
 };
-use slackwater_core::thread::{State, Thread};
+use slackwater_core::thread::{HALVINGS_MAX, State, Thread};
 
 pub(crate) fn by_hand(id: &str) -> Record {
     Record::Compact(Compact { id: InputId(id.into()), origin: crate::story::person(), why: CompactWhy::ByHand })
@@ -37,7 +37,7 @@ pub(crate) fn may_rewrite(record: &Record) -> bool {
     }
 }
 
-fn tool_result(call: CallId, text: &str) -> Record {
+pub(crate) fn tool_result(call: CallId, text: &str) -> Record {
     result(call, text, false, Origin { who: "tool:build".into(), proof: Proof::Capability })
 }
 
@@ -292,57 +292,6 @@ fn notes_are_bounded() {
     }
 }
 
-/// Cases 20 and 22: reports and open calls of trees whose threads are all compacted.
-#[test]
-fn a_deep_child_with_an_open_call_is_compacted_and_its_report_arrives_once_and_whole() {
-    let mut tree = Tree::default();
-    tree.talk(ROOT, 0..4);
-    let mut path = vec![];
-    let mut at = ROOT;
-    for depth in 1..=3 {
-        if depth == 1 {
-            tree.message(ROOT, "have it looked at");
-        }
-        at = tree.spawn(at, &format!("level {depth}"), &path);
-        path.push(at);
-        tree.deliver();
-        tree.turn(at, vec![say("I begin.")]);
-        tree.talk(at, 10 * depth..10 * depth + 4);
-        tree.message(at, "go down");
-    }
-    let deep = at;
-    tree.turn(deep, vec![call("build", "{}")]);
-    let build = CallId { number: tree.last(deep), index: 0 };
-    for (index, id) in [ROOT, path[0], path[1], deep].into_iter().enumerate() {
-        tree.apply(id, by_hand("x"));
-        tree.summarize(id, &format!("summary of level {index}"));
-        assert_eq!(tree.view(id)[0], format!("summary: summary of level {index}"));
-    }
-    let history = tree.threads[&deep].history().to_vec();
-    let Item::Summary(summary) = &**history[0] else { panic!("a summary is first") };
-    let place = summary.place.as_ref().unwrap();
-    for said in [&format!("You are the child thread {deep}"), "Your task is this: level 3", &path[0].to_string()] {
-        assert!(place.contains(said), "{said} in {place}");
-    }
-    assert!(
-        matches!(tree.threads[&deep].standing().waits[..], [Wait::Call { call, .. }] if call == build),
-        "the call is still open"
-    );
-    tree.apply(deep, tool_result(build, "built"));
-    assert_eq!(tree.reads(deep), format!("tool {build}: built"));
-    let words = format!("all green {}", "y".repeat(10_000));
-    tree.turn(deep, vec![report(&words)]);
-    // The parent is compacted once more between the report's sending and its arrival.
-    tree.apply(path[1], by_hand("y"));
-    let crash = tree.records + 1;
-    tree.crashes = vec![crash];
-    tree.deliver();
-    assert_eq!(tree.count(path[1], &words), 1, "one, full report");
-    for &id in tree.journal.keys() {
-        assert!(tree.fold(id) == tree.threads[&id], "apply_is_deterministic");
-    }
-}
-
 #[test]
 fn a_prompt_that_does_not_fit_is_tried_again_after_a_summary() {
     let mut tree = talked();
@@ -385,6 +334,23 @@ fn what_is_covered_is_halved_until_it_fits() {
     tree.message(ROOT, "again");
     tree.turn(ROOT, vec![say("here I am")]);
     assert_eq!(tree.reads(ROOT), "turn: here I am");
+}
+
+#[test]
+fn halving_has_an_end() {
+    let mut tree = Tree::default();
+    tree.talk(ROOT, 0..100);
+    tree.message(ROOT, "and now?");
+    let seen = tree.seen(ROOT);
+    tree.apply(ROOT, overflow(seen));
+    while thread(&tree).prompt().is_none() && tree.failures(ROOT).is_empty() {
+        tree.deliver();
+        let child = tree.summarizer(ROOT);
+        let seen = tree.seen(child);
+        tree.apply(child, overflow(seen));
+        tree.deliver();
+    }
+    assert_eq!(tree.begun(ROOT) as u32, 1 + HALVINGS_MAX);
 }
 
 #[test]

@@ -36,8 +36,9 @@ pub(super) struct Compaction {
     pub(super) cuts: Vec<Cut>,
     /// The attempt under way.
     pub(super) running: Option<Attempt>,
-    /// The record of the last summary.
+    /// The record of the last summary, and the last record that it covers.
     pub(super) applied: Number,
+    pub(super) covers: Number,
     /// How long the history was when the last attempt failed, in bytes.
     pub(super) failed_at: Option<usize>,
     /// What the provider said of the prompt that did not fit and waits for a summary.
@@ -75,6 +76,12 @@ impl Compaction {
 }
 
 impl Thread {
+    /// The last record of the thread that a summary covers: what it and those before it brought is in the history no more.
+    /// 0 while there is no summary.
+    pub fn covered(&self) -> Number {
+        self.compaction.covers
+    }
+
     /// No call is open here, and the model has answered what stands before.
     pub(super) fn may_cut(&mut self, seen: Number) {
         let items = self.history.len();
@@ -199,6 +206,7 @@ impl Thread {
         });
         self.compaction.running = None;
         self.compaction.applied = step.number;
+        self.compaction.covers = cut.seen;
         self.compaction.failed_at = None;
         let bytes_after = self.history.byte_length();
         step.tell(Shown::Compacted { covers: cut.seen, bytes_before, bytes_after, usage });
