@@ -6,7 +6,7 @@ use slackwater_core::effect::{Effect, Outcome, Refusal, Shown, Wait};
 use slackwater_core::history::Item;
 use slackwater_core::id::{CallId, InputId, Number, ThreadId};
 use slackwater_core::record::{
-    Compact, CompactWhy, End, Failure, FailureClass, Origin, PostBody, Proof, Record, Stop, Undelivered, Usage,
+    Compact, CompactWhy, Content, End, Failure, FailureClass, Origin, PostBody, Proof, Record, Stop, Undelivered, Usage,
 };
 use slackwater_core::thread::{HALVINGS_MAX, State, Thread};
 
@@ -176,6 +176,9 @@ fn at_most_one_attempt_a_crossing() {
     tree.apply(ROOT, crossed(seen));
     assert_eq!((tree.begun(ROOT), tree.posts.len()), (2, 0), "a stale count is ignored");
     tree.talk(ROOT, 20..22);
+    tree.apply(ROOT, crossed(tree.last(ROOT) - 1));
+    assert_eq!(tree.begun(ROOT), 2, "what is too long even after a summary has not crossed anew");
+    tree.talk(ROOT, 22..26);
     tree.apply(ROOT, crossed(tree.last(ROOT) - 1));
     assert_eq!(tree.begun(ROOT), 3);
     tree.summarize(ROOT, "shorter");
@@ -367,6 +370,33 @@ fn a_text_that_does_not_fit_alone_is_answered_with_an_error_and_the_thread_goes_
     assert!(view[0].contains("left out here; read them with read_result, handle result_2_0"));
     tree.turn(ROOT, vec![call("read_result", r#"{"handle":"result_2_0","offset":250000,"length":10}"#)]);
     assert!(tree.reads(ROOT).ends_with("\nzzzzzzzzzz"), "{}", tree.reads(ROOT));
+}
+
+#[test]
+fn a_picture_that_does_not_fit_is_named_and_a_provider_that_is_away_costs_nothing() {
+    let mut tree = Tree::default();
+    let Record::Message(mut message) = crate::story::message("m", "look at this") else { unreachable!() };
+    message.content.push(Content::Image { media_type: "image/png".into(), data: "A".repeat(100_000) });
+    tree.apply(ROOT, Record::Message(message));
+    tree.apply(ROOT, overflow(1));
+    assert!(tree.failures(ROOT)[0].starts_with("What was sent does not fit the model."));
+    assert!(tree.reads(ROOT).contains("[A picture (image/png) of 100000 bytes"), "{}", tree.reads(ROOT));
+    // The summary fails for another reason: nothing is cut, and the next message tries again.
+    tree.message(ROOT, &"long ".repeat(2_000));
+    tree.turn(ROOT, vec![say("well")]);
+    tree.message(ROOT, &"more ".repeat(2_000));
+    for _ in 0..2 {
+        let seen = tree.seen(ROOT);
+        tree.apply(ROOT, overflow(seen));
+        tree.deliver();
+        let child = tree.summarizer(ROOT);
+        let seen = tree.seen(child);
+        tree.apply(child, crate::story::failure(seen));
+        tree.deliver();
+        assert!(tree.failures(ROOT).last().unwrap().contains("could not be summarized (no answer)"));
+        assert_eq!((thread(&tree).prompt(), tree.count(ROOT, "left out here")), (None, 0));
+        tree.message(ROOT, &format!("again {}", tree.records));
+    }
 }
 
 #[test]

@@ -106,8 +106,9 @@ fn pictures_are_whole_or_named() {
     tree.message(ROOT, "draw");
     tree.turn(ROOT, vec![call("draw", "{}")]);
     let image = |length| Content::Image { media_type: "image/png".into(), data: "A".repeat(length) };
-    let content =
-        vec![Content::Text("x".repeat(40_000)), image(4_000_000), image(6_000_000), Content::Text("y".into())];
+    let file = Content::File { name: "log.txt".into(), media_type: "text/plain".into(), data: "A".repeat(50_000) };
+    let text = |text: String| Content::Text(text);
+    let content = vec![text("x".repeat(40_000)), image(4_000_000), image(6_000_000), text("y".into()), file];
     let drawn = ToolResult {
         call: CallId { number: 2, index: 0 },
         origin: tool(),
@@ -119,10 +120,14 @@ fn pictures_are_whole_or_named() {
     tree.apply(ROOT, Record::Result(drawn));
     let history = tree.threads[&ROOT].history().clone();
     let Some(Item::Result(answer)) = history.newest_first().next().map(|item| &**item) else { panic!("a result") };
-    let [Content::Text(ends), kept, Content::Text(named)] = &answer.content[..] else {
-        panic!("{:?}", answer.content.len())
+    let [Content::Text(ends), kept, Content::Text(named), Content::Text(file)] = &answer.content[..] else {
+        panic!("{}", answer.content.len())
     };
     assert!(ends.ends_with("xxx\ny") && *kept == image(4_000_000));
+    assert_eq!(
+        file,
+        "[The file log.txt (text/plain) of 50000 bytes in base64 was here, which is too large to be shown.]"
+    );
     assert_eq!(named, "[A picture (image/png) of 6000000 bytes in base64 was here, which is too large to be shown.]");
 }
 

@@ -17,7 +17,7 @@ pub const COVERED_PERCENT: usize = 80;
 /// How long a summary may be at most, in percent of the bytes that it covers. A longer one is of no use.
 pub const SUMMARY_PERCENT_MAX: usize = 80;
 
-/// By how much the history has to grow after an attempt that failed, in percent, before another crossing is heard.
+/// By how much the history has to grow after an attempt, in percent of what it was before, until another crossing is heard.
 pub const GROWTH_PERCENT: usize = 25;
 
 /// How often what is covered is halved when it does not fit the model itself.
@@ -39,8 +39,8 @@ pub(super) struct Compaction {
     /// The record of the last summary, and the last record that it covers.
     pub(super) applied: Number,
     pub(super) covers: Number,
-    /// How long the history was when the last attempt failed, in bytes.
-    pub(super) failed_at: Option<usize>,
+    /// How long the history has to be before a crossing is heard again, in bytes.
+    pub(super) quiet_below: usize,
     /// What the provider said of the prompt that did not fit and waits for a summary.
     pub(super) unfit: Option<String>,
 }
@@ -66,6 +66,17 @@ pub(super) struct Attempt {
     /// Whether it was begun because a prompt did not fit, and how often less was tried since.
     pub(super) unfit: bool,
     pub(super) halved: u32,
+}
+
+/// What an attempt came to that made no summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsummarized {
+    /// It failed, and another one may not.
+    Failed,
+    /// What was to be summarized did not fit the model.
+    Unfit,
+    /// The summary was not shorter.
+    Useless,
 }
 
 impl Compaction {
@@ -111,8 +122,7 @@ impl Thread {
             CompactWhy::Crossed { seen, .. } => {
                 // A count from before the last summary says nothing of the history as it is.
                 let is_stale = seen < self.compaction.applied || seen >= step.number;
-                let grown = |failed: usize| bytes >= failed.saturating_add(failed * GROWTH_PERCENT / 100);
-                if !is_stale && self.compaction.running.is_none() && self.compaction.failed_at.is_none_or(grown) {
+                if !is_stale && self.compaction.running.is_none() && bytes >= self.compaction.quiet_below {
                     self.begin(step, covered(bytes), usize::MAX, None);
                 }
             }
@@ -192,7 +202,7 @@ impl Thread {
                 "The summary would be of no use: it has {} bytes and stands for {covered}.",
                 item.byte_length()
             );
-            return self.not_summarized(step, from, why, false);
+            return self.not_summarized(step, from, why, Unsummarized::Useless);
         }
         let bytes_before = self.history.byte_length();
         let rest: Vec<Arc<Item>> = self.history.newest_first().take(self.history.len() - cut.items).cloned().collect();
@@ -207,8 +217,9 @@ impl Thread {
         self.compaction.running = None;
         self.compaction.applied = step.number;
         self.compaction.covers = cut.seen;
-        self.compaction.failed_at = None;
+        // A history that is too long even now has not crossed anew.
         let bytes_after = self.history.byte_length();
+        self.compaction.quiet_below = bytes_after + growth(bytes_before);
         step.tell(Shown::Compacted { covers: cut.seen, bytes_before, bytes_after, usage });
         if self.compaction.unfit.take().is_some() {
             self.triggered = step.number;
@@ -217,26 +228,38 @@ impl Thread {
     }
 
     /// The child has made none, or one that is of no use.
-    pub(super) fn not_summarized(&mut self, step: &mut Step, from: ThreadId, why: String, overflow: bool) -> Outcome {
+    pub(super) fn not_summarized(
+        &mut self,
+        step: &mut Step,
+        from: ThreadId,
+        why: String,
+        how: Unsummarized,
+    ) -> Outcome {
         let Some(attempt) = self.compaction.running.take_if(|attempt| attempt.child == from) else {
             return Outcome::Refused(Refusal::Unrelated);
         };
-        self.compaction.failed_at = Some(self.history.byte_length());
+        let bytes = self.history.byte_length();
+        self.compaction.quiet_below = bytes + growth(bytes);
         step.tell(Shown::NotCompacted { why: why.clone() });
         let Some(message) = self.compaction.unfit.take() else { return Outcome::Taken(step.number) };
         // A prompt waits for it. Less may fit; and an attempt that was not made for this prompt is no attempt for it.
         let covered = self.history.first(attempt.cut.items).byte_length();
         let again = match attempt.unfit {
-            true if overflow && attempt.halved < HALVINGS_MAX => {
+            true if how == Unsummarized::Unfit && attempt.halved < HALVINGS_MAX => {
                 self.begin(step, covered / 2, attempt.cut.items, Some(attempt.halved + 1))
             }
             true => false,
-            false => self.begin(step, self.history.byte_length() / 2, usize::MAX, Some(0)),
+            false => self.begin(step, bytes / 2, usize::MAX, Some(0)),
         };
         if again {
             self.compaction.unfit = Some(message);
+        } else if how == Unsummarized::Failed {
+            let message = format!(
+                "The conversation does not fit the model ({message}), and it could not be summarized ({why}). The next message tries again."
+            );
+            step.tell(Shown::Failure { class: FailureClass::Overflow, message });
         } else {
-            self.fit_without_summary(step, format!("{message} {why}"));
+            self.fit_without_summary(step, message);
         }
         Outcome::Taken(step.number)
     }
@@ -269,6 +292,11 @@ impl Thread {
 /// How much of so many bytes a summary covers.
 fn covered(bytes: usize) -> usize {
     bytes / 100 * COVERED_PERCENT + bytes % 100 * COVERED_PERCENT / 100
+}
+
+/// By how much a history of so many bytes has to grow.
+fn growth(bytes: usize) -> usize {
+    bytes / 100 * GROWTH_PERCENT + bytes % 100 * GROWTH_PERCENT / 100
 }
 
 fn beginning(text: &str, bytes: usize) -> String {

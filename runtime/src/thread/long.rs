@@ -15,11 +15,17 @@ use std::sync::Arc;
 /// and end. Part of the rules of the fold, and therefore not configurable.
 pub const RESULT_SHOWN_BYTES_MAX: usize = 32 * 1_024;
 
-/// How long a picture or file of a result or event may be, in bytes of base64. One that is longer is named and not shown.
+/// How long a picture or PDF of a result or event may be, in bytes of base64. One that is longer is named and not shown.
 pub const PICTURE_SHOWN_BYTES_MAX: usize = 5 * 1_024 * 1_024;
+
+/// How long another file of a result or event may be, in bytes of base64: as much text as is shown. One that is longer is named.
+pub const FILE_SHOWN_BYTES_MAX: usize = RESULT_SHOWN_BYTES_MAX / 3 * 4;
 
 /// How long one text may be after a prompt did not fit and nothing was left to summarize, in bytes.
 pub const FITTED_BYTES_MAX: usize = 4 * 1_024;
+
+/// How long a picture or file may be then, in bytes of base64.
+pub const FITTED_PICTURE_BYTES_MAX: usize = 64 * 1_024;
 
 /// How much one `read_result` reads at most, in bytes.
 pub const READ_BYTES_MAX: usize = 24 * 1_024;
@@ -32,7 +38,7 @@ impl Thread {
             Item::Event(event) => event.id,
             Item::User { .. } | Item::Assistant { .. } | Item::Summary(_) => return item.clone(),
         };
-        self.cut_down(item, id, RESULT_SHOWN_BYTES_MAX)
+        self.cut_down(item, id, RESULT_SHOWN_BYTES_MAX, PICTURE_SHOWN_BYTES_MAX)
     }
 
     /// Cuts what is longest in the history, because a prompt does not fit and nothing can be summarized: in what tools and
@@ -48,7 +54,10 @@ impl Thread {
                 Item::Assistant { .. } | Item::Summary(_) => false,
             };
             let id = CallId { number: step.number, index: cut };
-            let shown = if may { self.cut_down(&item, id, FITTED_BYTES_MAX) } else { item.clone() };
+            let shown = match may {
+                true => self.cut_down(&item, id, FITTED_BYTES_MAX, FITTED_PICTURE_BYTES_MAX),
+                false => item.clone(),
+            };
             cut = cut.saturating_add(u16::from(!Arc::ptr_eq(&shown, &item)));
             history.push(shown);
         }
@@ -58,7 +67,7 @@ impl Thread {
         cut > 0
     }
 
-    fn cut_down(&mut self, item: &Arc<Item>, id: CallId, bytes_max: usize) -> Arc<Item> {
+    fn cut_down(&mut self, item: &Arc<Item>, id: CallId, bytes_max: usize, picture_max: usize) -> Arc<Item> {
         let content = match &**item {
             Item::User { content, .. } => content,
             Item::Result(answer) => &answer.content,
@@ -67,7 +76,7 @@ impl Thread {
         };
         let texts = || content.iter().filter_map(text_of);
         let is_long = texts().map(str::len).sum::<usize>() > bytes_max;
-        if !is_long && !content.iter().any(is_too_large) {
+        if !is_long && !content.iter().any(|piece| is_too_large(piece, picture_max)) {
             return item.clone();
         }
         let mut pieces = Vec::new();
@@ -82,11 +91,11 @@ impl Thread {
             self.left_out.insert(handle, whole.into());
         }
         pieces.extend(content.iter().filter(|piece| !is_long || text_of(piece).is_none()).map(|piece| match piece {
-            Content::Image { media_type, data } if is_too_large(piece) => Content::Text(format!(
+            Content::Image { media_type, data } if is_too_large(piece, picture_max) => Content::Text(format!(
                 "[A picture ({media_type}) of {} bytes in base64 was here, which is too large to be shown.]",
                 data.len()
             )),
-            Content::File { name, media_type, data } if is_too_large(piece) => Content::Text(format!(
+            Content::File { name, media_type, data } if is_too_large(piece, picture_max) => Content::Text(format!(
                 "[The file {name} ({media_type}) of {} bytes in base64 was here, which is too large to be shown.]",
                 data.len()
             )),
@@ -131,8 +140,13 @@ fn text_of(piece: &Content) -> Option<&str> {
     }
 }
 
-fn is_too_large(piece: &Content) -> bool {
-    text_of(piece).is_none() && piece.byte_length() > PICTURE_SHOWN_BYTES_MAX
+fn is_too_large(piece: &Content, picture_max: usize) -> bool {
+    match piece {
+        Content::Text(_) => false,
+        Content::Image { data, .. } => data.len() > picture_max,
+        Content::File { data, media_type, .. } if media_type == "application/pdf" => data.len() > picture_max,
+        Content::File { data, .. } => data.len() > picture_max.min(FILE_SHOWN_BYTES_MAX),
+    }
 }
 
 /// The beginning and the end of a text, and between them what to do about the rest.

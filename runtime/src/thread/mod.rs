@@ -35,7 +35,8 @@ mod standing;
 mod summarize;
 
 pub use compact::{COVERED_PERCENT, GROWTH_PERCENT, HALVINGS_MAX, SUMMARY_PERCENT_MAX};
-pub use long::{FITTED_BYTES_MAX, PICTURE_SHOWN_BYTES_MAX, READ_BYTES_MAX, RESULT_SHOWN_BYTES_MAX};
+pub use long::{FILE_SHOWN_BYTES_MAX, FITTED_BYTES_MAX, FITTED_PICTURE_BYTES_MAX};
+pub use long::{PICTURE_SHOWN_BYTES_MAX, READ_BYTES_MAX, RESULT_SHOWN_BYTES_MAX};
 pub use notes::{NOTE_BYTES_MAX, NOTES_MAX};
 pub use standing::{Standing, State};
 
@@ -46,7 +47,7 @@ use crate::port::Rest;
 use crate::record::{Arrival, Cause, Committed, Content, Record};
 use answer::Answer;
 use child::{Child, Family};
-use compact::Compaction;
+use compact::{Compaction, Unsummarized};
 use event::Subscription;
 use notes::Notes;
 use std::collections::{BTreeMap, VecDeque};
