@@ -277,6 +277,41 @@ fn agent_loop_in_every_schedule() {
         world.assert_at_rest(&[a], 5);
     });
 
+    situation!("a summary races with a message and a result", 63, |world| {
+        ends.from_gateway.send(message(1, 1, &format!("build it {}", "x".repeat(200))));
+        world.settle(&ends).await;
+        ends.from_model.send(calls(&world.prompt(), "build", "{}"));
+        world.settle(&ends).await;
+        let call = world.calls.pop().unwrap();
+        ends.from_tool.send(accepted(&call));
+        world.settle(&ends).await;
+        ends.from_model.send(crossed(a, 1));
+        ends.from_gateway.send_many([message(1, 2, "and?"), result(3, &call, "built")]);
+        world.settle(&ends).await;
+        // The thread goes on while its summary is being made; both may be answered at once.
+        let mut summaries = 0;
+        while !world.prompts.is_empty() {
+            let replies: Vec<_> = world.prompts.drain(..).collect();
+            summaries += replies.iter().filter(|prompt| prompt.thread != a).count();
+            let cuts = world.cuts.clone();
+            ends.from_model.send_many(replies.iter().map(|prompt| match prompt.thread == a {
+                true if cuts.contains(&prompt.seen) => completion(prompt, vec![], End::Cut),
+                true => says(prompt, "done"),
+                false => says(prompt, "They talk."),
+            }));
+            world.settle(&ends).await;
+        }
+        let view = world.view(a);
+        assert_eq!((view[0].as_str(), summaries), ("summary: They talk.", 1), "at most one attempt a crossing");
+        for said in ["user: and?", "built"] {
+            assert_eq!(view.iter().filter(|line| line.ends_with(said)).count(), 1, "{said} in {view:?}");
+        }
+        assert_eq!(view.last().unwrap(), "model: done");
+        let summarizer = *world.journal.keys().find(|id| **id != a).unwrap();
+        assert_eq!((world.journal.len(), world.fold(summarizer).standing().state), (2, State::Closed));
+        world.assert_at_rest(&[a, summarizer], 3);
+    });
+
     situation!("restart with a prompt and a call in flight", 12, |world| {
         // What an earlier run has left: thread a wants a completion, thread b waits for a tool that was never asked.
         ends.from_gateway.send_many([message(1, 1, "one"), message(2, 2, "build it")]);

@@ -4,8 +4,9 @@
 //! asked and what clients are told. Always: nothing here has a clock, a disk or a dataflow; these are the rules alone.
 //!
 //! One file a family of rules, under `tests/fold/`: messages and completions (`turns`), calls and stops (`calls`), `sleeps`,
-//! `asks`, `timeouts`, `children`, `events`, `bounds`; `promises` are the design's, by their names; `properties` hold for any records at all, which `chances` makes. `story`,
-//! `world` and `tree` are how these tests speak: one thread told record by record, a world that answers it, and several threads.
+//! `asks`, `timeouts`, `children`, `events`, `bounds`, `terms`, `compact`, `heirs`, `long`; `promises` are the design's, by their names; `properties` hold for any records at all, which `chances` makes. `story`, `world`
+//! and `tree` are how these tests speak: one thread told record by record, a world that answers it, and several threads; `races` lets a
+//! summary race with everything else, in every order.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
@@ -19,14 +20,24 @@ mod calls;
 mod chances;
 #[path = "fold/children.rs"]
 mod children;
+#[path = "fold/compact.rs"]
+mod compact;
 #[path = "fold/conserved.rs"]
 mod conserved;
 #[path = "fold/events.rs"]
 mod events;
+#[path = "fold/heirs.rs"]
+mod heirs;
+#[path = "fold/long.rs"]
+mod long;
 #[path = "fold/promises.rs"]
 mod promises;
 #[path = "fold/properties.rs"]
 mod properties;
+#[path = "fold/races.rs"]
+mod races;
+#[path = "fold/renumber.rs"]
+mod renumber;
 #[path = "fold/restart.rs"]
 mod restart;
 #[path = "fold/sleeps.rs"]

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use slackwater::model::Reply;
 use slackwater::sim::{Asked, Later, Report, Sim};
 use slackwater_core::effect::Outcome;
+use slackwater_core::record::FailureClass;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Instant;
@@ -259,4 +260,37 @@ fn two_that_ask_get_the_answers_that_were_theirs() {
         });
     let report = explored("one that is denied", &denied);
     assert_eq!((report.executions, report.counts.crashes()), (868, 844));
+}
+
+/// A prompt that does not fit is summarized in a thread of its own and tried again, whenever the process dies.
+#[test]
+fn a_prompt_that_does_not_fit_is_tried_again_through_any_crash() {
+    let sim = |crashes| {
+        Sim::new()
+            .model(|asked| {
+                let lines = asked.lines();
+                match lines.last() {
+                    Some(last) if last.starts_with("user: Your history is about to get too long.") => {
+                        Reply::text("They work.")
+                    }
+                    _ if lines[0] == "summary: They work." => Reply::text("done"),
+                    _ if lines.len() > 2 => Reply::failure(FailureClass::Overflow, "the prompt is too long"),
+                    _ => Reply::silence().call("work", &json!({})),
+                }
+            })
+            .tool("work", |_: Value| Later::now("worked"))
+            .send("a", "go ".repeat(100))
+            .duplicates(0)
+            .together(1)
+            .crashes(crashes)
+            .check(|end| {
+                let history = end.history("a");
+                assert_eq!((history.len(), history[0].as_str()), (4, "summary: They work."), "{history:?}");
+                assert_eq!((history[1].as_str(), history[3].as_str()), ("model: work({})", "model: done"));
+            })
+    };
+    let report = explored("a prompt that does not fit", &sim(0));
+    assert_eq!(report.executions, 10);
+    let report = explored("a prompt that does not fit, and a crash", &sim(1));
+    assert_eq!((report.executions, report.counts.crashes()), (1_417, 1_407));
 }

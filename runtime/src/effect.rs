@@ -232,6 +232,31 @@ pub enum Shown {
         /// What it shows: the tool's own JSON as text.
         content: String,
     },
+    /// A summary of what is oldest in the history is being made, beside the thread.
+    Compacting {
+        /// The thread that makes it.
+        child: ThreadId,
+        /// The last record that it is to cover.
+        covers: Number,
+        /// How much that is, in bytes of what the model reads.
+        bytes: usize,
+    },
+    /// The summary stands in the history for what it covers; the records stay.
+    Compacted {
+        /// The last record that it covers.
+        covers: Number,
+        /// How long the history was, in bytes of what the model reads.
+        bytes_before: usize,
+        /// How long it is now.
+        bytes_after: usize,
+        /// What the summary cost.
+        usage: Usage,
+    },
+    /// There is no summary, and the history is as long as it was.
+    NotCompacted {
+        /// Why.
+        why: String,
+    },
 }
 
 /// What a thread is suspended on.
@@ -285,6 +310,13 @@ pub enum Wait {
         /// What is asked.
         asks: Asks,
         /// When it was asked, in milliseconds since the Unix epoch.
+        since_ms: u64,
+    },
+    /// A summary, without which the prompt does not fit the model.
+    Summary {
+        /// The thread that makes it.
+        child: ThreadId,
+        /// Since when, in milliseconds since the Unix epoch.
         since_ms: u64,
     },
 }

@@ -2,12 +2,15 @@
 //!
 //! In: items, appended by the fold. Out: the items in order, to whoever holds a clone. Always: append-only; a clone costs
 //! one reference count and never changes; in the items every call is answered exactly once, directly after the turn that
-//! made it.
+//! made it. A summary makes a new list, in which it stands for the oldest items; the records of those stay.
 
 use crate::id::{CallId, Number};
 use crate::record::{Block, Cause, Content};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
+
+/// About how much of text a picture is worth to a model, in bytes.
+const PICTURE_READ_BYTES: usize = 6 * 1_024;
 
 /// One thing that the model sees.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,6 +36,77 @@ pub enum Item {
     /// Something that happened outside, shown to the model as a call that the runtime made (`receive_event__injected`)
     /// and its result.
     Event(Event),
+    /// What stands for everything before it.
+    Summary(Summary),
+}
+
+impl Item {
+    /// The length of what it says, in bytes: about what the model has to read of it. A picture counts as much as a page of text,
+    /// as models count it, however many bytes it has.
+    pub fn byte_length(&self) -> usize {
+        let piece = |piece: &Content| match piece {
+            Content::Image { data, .. } => data.len().min(PICTURE_READ_BYTES),
+            Content::Text(_) | Content::File { .. } => piece.byte_length(),
+        };
+        let pieces = |content: &[Content]| content.iter().map(piece).sum::<usize>();
+        match self {
+            Item::User { content, .. } => pieces(content),
+            Item::Assistant { blocks, .. } => blocks.iter().map(Block::byte_length).sum(),
+            Item::Result(answer) => pieces(&answer.content),
+            Item::Event(event) => event.original_args.len() + pieces(&event.content),
+            Item::Summary(summary) => summary.byte_length(),
+        }
+    }
+}
+
+/// What stands in a history for all items before it. The records that it covers stay in the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The record that brought it.
+    pub number: Number,
+    /// The last record of the thread that it covers; 0 when that is only what the thread inherited.
+    pub covers: Number,
+    /// What the model wrote.
+    pub text: String,
+    /// Where the thread is in its tree, and its task, if it is a child.
+    pub place: Option<String>,
+    /// The pinned notes: their ids and what they say.
+    pub notes: Vec<(String, String)>,
+    /// The calls whose subscriptions are active; long arguments are cut.
+    pub subscriptions: Vec<Cause>,
+    /// How many children are not closed.
+    pub children: usize,
+}
+
+impl Summary {
+    /// What the model reads.
+    pub fn text(&self) -> String {
+        let mut text = format!("Summary of the conversation so far, which stands for all before it:\n{}", self.text);
+        if let Some(place) = &self.place {
+            text.push_str(&format!("\n\n{place}"));
+        }
+        if !self.notes.is_empty() {
+            text.push_str("\n\nPinned notes (unpin_note takes their ids):");
+            self.notes.iter().for_each(|(id, note)| text.push_str(&format!("\n- {id}: {note}")));
+        }
+        if !self.subscriptions.is_empty() {
+            text.push_str("\n\nActive subscriptions (cancel_subscription takes the id of the call):");
+            self.subscriptions.iter().for_each(|Cause { name, provider_id, arguments }| {
+                text.push_str(&format!("\n- {provider_id}: {name} {arguments}"));
+            });
+        }
+        if self.children > 0 {
+            text.push_str(&format!("\n\n{} of your children are not closed: list_children names them.", self.children));
+        }
+        text
+    }
+
+    fn byte_length(&self) -> usize {
+        let notes: usize = self.notes.iter().map(|(id, note)| id.len() + note.len()).sum();
+        let cause = |cause: &Cause| cause.name.len() + cause.provider_id.len() + cause.arguments.len();
+        let subscriptions: usize = self.subscriptions.iter().map(cause).sum();
+        self.text.len() + self.place.as_ref().map_or(0, String::len) + notes + subscriptions
+    }
 }
 
 /// The answer to a call.
@@ -126,6 +200,8 @@ pub struct History {
 struct Node {
     item: Arc<Item>,
     length: usize,
+    /// The length of this item and all older ones, in bytes.
+    bytes: usize,
     older: Option<Arc<Node>>,
 }
 
@@ -133,12 +209,33 @@ impl History {
     /// Appends an item; clones made before do not see it.
     pub fn push(&mut self, item: Arc<Item>) {
         let older = self.newest.take();
-        self.newest = Some(Arc::new(Node { item, length: older.as_ref().map_or(1, |n| n.length + 1), older }));
+        let (length, bytes) = older.as_ref().map_or((0, 0), |node| (node.length, node.bytes));
+        let (length, bytes) = (length + 1, bytes + item.byte_length());
+        self.newest = Some(Arc::new(Node { item, length, bytes, older }));
     }
 
     /// How many items there are.
     pub fn len(&self) -> usize {
         self.newest.as_ref().map_or(0, |node| node.length)
+    }
+
+    /// The length of what all items say, in bytes.
+    pub fn byte_length(&self) -> usize {
+        self.newest.as_ref().map_or(0, |node| node.bytes)
+    }
+
+    /// How many of the oldest items say together at most so many bytes.
+    pub fn fitting(&self, bytes: usize) -> usize {
+        self.nodes().find(|node| node.bytes <= bytes).map_or(0, |node| node.length)
+    }
+
+    /// The oldest so many items, all of them if there are not more; shared, not copied.
+    pub fn first(&self, count: usize) -> Self {
+        let mut newest = self.newest.as_ref();
+        while let Some(node) = newest.filter(|node| node.length > count) {
+            newest = node.older.as_ref();
+        }
+        Self { newest: newest.cloned() }
     }
 
     /// Whether there is none.
@@ -148,7 +245,11 @@ impl History {
 
     /// The items, newest first.
     pub fn newest_first(&self) -> impl Iterator<Item = &Arc<Item>> {
-        std::iter::successors(self.newest.as_deref(), |node| node.older.as_deref()).map(|node| &node.item)
+        self.nodes().map(|node| &node.item)
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = &Node> {
+        std::iter::successors(self.newest.as_deref(), |node| node.older.as_deref())
     }
 
     /// The items, oldest first. Costs a list of pointers.
@@ -239,6 +340,18 @@ mod tests {
         drop(left);
         assert_eq!(right, [1, 2, 3, 5].into_iter().map(user).collect());
         assert_eq!(trunk, (1..=3).map(user).collect());
+    }
+
+    #[test]
+    fn its_beginning_is_shared_and_measured() {
+        // One digit each.
+        let history: History = (1..=9).map(user).collect();
+        assert_eq!((history.byte_length(), history.fitting(0), history.fitting(4), history.fitting(99)), (9, 0, 4, 9));
+        let first = history.first(4);
+        assert_eq!((first.len(), first.byte_length()), (4, 4));
+        let node = history.nodes().nth(5).expect("it has nine");
+        assert!(first.nodes().next().is_some_and(|first| std::ptr::eq(first, node)));
+        assert_eq!((history.first(0).len(), history.first(10).len(), History::default().first(1).len()), (0, 9, 0));
     }
 
     #[test]

@@ -88,7 +88,8 @@ pub enum ToModel {
 pub enum FromModel {
     /// A piece of a completion that is still streaming. Not journaled.
     Chunk(Chunk),
-    /// The prompt's one answer: `Record::Completion` or `Record::Failure`.
+    /// The prompt's one answer: `Record::Completion` or `Record::Failure`. After a completion that took too much of the model's
+    /// window, once more with `Record::Compact`.
     Answer(Arrival),
 }
 

@@ -64,6 +64,8 @@ pub enum Record {
     View(ViewUpdate),
     /// Somebody asked the thread and all below it to stop what they are doing.
     StopAll(Stop),
+    /// The history should be made shorter by a summary.
+    Compact(Compact),
 }
 
 /// What a user wrote.
@@ -372,6 +374,32 @@ pub enum Deliver {
     },
 }
 
+/// A request to make the history shorter by a summary.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Compact {
+    /// The sender's name for it.
+    pub id: InputId,
+    /// Who asked.
+    pub origin: Origin,
+    /// Why.
+    pub why: CompactWhy,
+}
+
+/// Why a history should be made shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CompactWhy {
+    /// A prompt and its answer took more than the share of the model's window that was configured.
+    Crossed {
+        /// The last record that the prompt had seen.
+        seen: Number,
+        /// How many tokens they took, cached ones included.
+        tokens: u64,
+    },
+    /// Somebody wants it.
+    ByHand,
+}
+
 /// A record on its way into the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arrival {
@@ -397,13 +425,18 @@ pub struct Committed {
 impl Record {
     /// Whether the record may be the first of its thread. Any other record of an unknown thread is refused.
     pub fn creates_thread(&self) -> bool {
-        matches!(self, Record::Message(_) | Record::Post(Post { body: PostBody::Birth(_), .. }))
+        matches!(
+            self,
+            Record::Message(_) | Record::Post(Post { body: PostBody::Birth(_) | PostBody::Summarize { .. }, .. })
+        )
     }
 
     /// What the thread whose first record this is inherits: another thread, through the record of this number.
     pub fn base(&self) -> Option<(ThreadId, Number)> {
         match self {
-            Record::Post(Post { body: PostBody::Birth(birth), .. }) if !birth.fresh => {
+            Record::Post(Post { body: PostBody::Birth(birth) | PostBody::Summarize { birth, .. }, .. })
+                if !birth.fresh =>
+            {
                 birth.ancestors.last().map(|&parent| (parent, birth.through))
             }
             _ => None,
@@ -421,6 +454,17 @@ impl Origin {
     /// Whether it is the runtime itself, and not a tool or user inside its process.
     pub fn is_runtime(&self) -> bool {
         self.proof == Proof::Process && self.who == "slackwater"
+    }
+}
+
+impl Block {
+    /// The length of what it carries, in bytes.
+    pub fn byte_length(&self) -> usize {
+        match self {
+            Block::Text(text) => text.len(),
+            Block::Reasoning { text, sealed } => sealed.as_ref().map_or(text.len(), |sealed| sealed.json.len()),
+            Block::Call { name, arguments, .. } => name.len() + arguments.len(),
+        }
     }
 }
 

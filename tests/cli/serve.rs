@@ -102,6 +102,47 @@ fn tools_that_cannot_be_used_are_told() {
 }
 
 #[test]
+fn a_history_is_summarized_at_the_share_of_the_window_and_by_hand() {
+    let place = Place::new();
+    let script = "
+[[rule]]
+when = { message_like = 'Your history is about to get too long*' }
+say = 'They talked.'
+[[rule]]
+say = 'turn {turn}'
+usage = { input_tokens = 80, cached_tokens = 76 }
+";
+    place.write("script.toml", script);
+    let text = "so to say ".repeat(30);
+    // The window is crossed by the first turn, or nobody knows the window.
+    for (window, by_hand) in [("context_window_tokens = 100", false), ("", true)] {
+        let name = format!("by-hand-{by_hand}");
+        place.write("named.toml", &format!("directory = '{name}'\n[model]\nscript = 'script.toml'\n{window}\n"));
+        let server = place.serve(&["--config", "named.toml"]);
+        let heard = |kind: &str| {
+            (0..50).any(|_| {
+                let heard = server.curl(&["-N", "-m", "1", "URL/v1/threads/t/events"]);
+                heard.contains(&format!("event: {kind}\n"))
+            })
+        };
+        let message = format!(r#"{{"text": "{text}"}}"#);
+        assert!(server.curl(&["URL/v1/threads/t/messages", "--json", &message]).contains("\"number\""));
+        assert!(heard("turn"));
+        if by_hand {
+            let taken = server.curl(&["URL/v1/threads/t/compact", "-X", "POST", "-w", "%{http_code}"]);
+            assert!(taken.ends_with("201"), "{taken}");
+        }
+        assert!(heard("compacted"), "{name}");
+        let standing = server.curl(&["URL/v1/threads/t"]);
+        assert!(standing.contains("\"items\":2") && standing.contains("\"children\":0"), "{standing}");
+        let unknown = server.curl(&["URL/v1/threads/nobody/compact", "-X", "POST", "-w", "%{http_code}"]);
+        assert!(unknown.ends_with("404"), "{unknown}");
+        assert_eq!(server.end("TERM").status, 0);
+        assert_eq!(place.run(&["doctor", &name]).status, 0);
+    }
+}
+
+#[test]
 fn secrets_are_in_no_log() {
     let place = Place::new();
     let variables = [

@@ -12,7 +12,7 @@ use slackwater_core::history::Item;
 use slackwater_core::id::{CallId, InputId, Number, PostId, ThreadId};
 use slackwater_core::record::{
     Arrival, Asks, Birth, Block, Bounds, Cause, Committed, Content, Decision, Deliver, End, Origin, Post, PostBody,
-    Proof, Receipt, Record, Stop, SubscriptionEvent, Undelivered, ViewUpdate,
+    Proof, Receipt, Record, Stop, SubscriptionEvent, Undelivered, Usage, ViewUpdate,
 };
 use slackwater_core::thread::Thread;
 
@@ -22,10 +22,14 @@ pub(crate) enum Chance {
     Message(u8),
     Stop(u8),
     Completion(Seen, Vec<u8>, End),
-    Failure(Seen),
+    /// A prompt fails, perhaps because it does not fit.
+    Failure(Seen, bool),
+    /// A wish to compact: by hand with this id, or because a prompt crossed.
+    Compact(u8),
+    Crossed(Seen),
     Accepted(Which),
     Armed(Which, u64),
-    Result(Which, bool, bool),
+    Result(Which, bool, bool, bool),
     Fired(Which),
     /// A tool's result that begins a subscription.
     Subscribed(Which),
@@ -87,11 +91,14 @@ fn chance() -> impl Strategy<Value = Chance> {
     prop_oneof![
         4 => (0..9_u8).prop_map(Chance::Message),
         1 => (0..9_u8).prop_map(Chance::Stop),
-        7 => (seen(), prop::collection::vec(0..20_u8, 0..5), end).prop_map(|(s, b, e)| Chance::Completion(s, b, e)),
-        1 => seen().prop_map(Chance::Failure),
+        7 => (seen(), prop::collection::vec(0..24_u8, 0..5), end).prop_map(|(s, b, e)| Chance::Completion(s, b, e)),
+        1 => (seen(), any::<bool>()).prop_map(|(s, o)| Chance::Failure(s, o)),
+        1 => (0..9_u8).prop_map(Chance::Compact),
+        2 => seen().prop_map(Chance::Crossed),
         2 => which().prop_map(Chance::Accepted),
         1 => (which(), any::<u64>()).prop_map(|(w, due)| Chance::Armed(w, due)),
-        5 => (which(), any::<bool>(), any::<bool>()).prop_map(|(w, e, r)| Chance::Result(w, e, r)),
+        5 => (which(), any::<bool>(), any::<bool>(), prop::bool::weighted(0.1))
+            .prop_map(|(w, e, r, l)| Chance::Result(w, e, r, l)),
         2 => which().prop_map(Chance::Fired),
         2 => which().prop_map(Chance::Subscribed),
         3 => (0..3_usize, 0..9_u8, deliver, prop::bool::weighted(0.1)).prop_map(|(n, i, d, l)| Chance::Event(n, i, d, l)),
@@ -103,7 +110,7 @@ fn chance() -> impl Strategy<Value = Chance> {
         1 => which().prop_map(Chance::View),
         1 => (0..9_u8).prop_map(Chance::StopAll),
         1 => (1..9_u8).prop_map(Chance::Bounds),
-        2 => (0..6_u8, 0..4_usize, 0..9_u64).prop_map(|(k, f, n)| Chance::Post(k, f, n)),
+        3 => (0..9_u8, 0..4_usize, 0..9_u64).prop_map(|(k, f, n)| Chance::Post(k, f, n)),
         2 => (0..4_usize, refused).prop_map(|(n, r)| Chance::Delivered(n, r)),
     ]
 }
@@ -124,6 +131,9 @@ fn block(choice: u8) -> Block {
         12 => call("close_thread", &format!(r#"{{"thread_id":"{}","report_to_parent":"done"}}"#, crate::story::THREAD)),
         13 => call("list_children", ""),
         14 => call("cancel_subscription", r#"{"tool_call_id":"build-id"}"#),
+        15 => call("pin_note", r#"{"note":"the port is 7070"}"#),
+        16 => call("unpin_note", r#"{"note_id":"note_1"}"#),
+        17 => call("read_result", r#"{"handle":"result_2_0","offset":7}"#),
         _ => call("build", "{}"),
     }
 }
@@ -160,6 +170,12 @@ fn birth() -> Record {
     Record::Post(Post { id, body: PostBody::Birth(Box::new(birth)) })
 }
 
+/// The thread comes into being to summarize what its parent has.
+fn birth_of_a_summary() -> Record {
+    let Record::Post(Post { id, body: PostBody::Birth(birth) }) = birth() else { unreachable!() };
+    Record::Post(Post { id, body: PostBody::Summarize { birth, covers: 1, items: 1 } })
+}
+
 /// The record that this chance is for this thread.
 pub(crate) fn record(thread: &Thread, chance: Chance) -> Record {
     let seen = |seen| match seen {
@@ -178,7 +194,7 @@ pub(crate) fn record(thread: &Thread, chance: Chance) -> Record {
                     | Wait::Timer { call, .. }
                     | Wait::Input { call: Some(call), .. }
                     | Wait::Question { call, .. } => Some(*call),
-                    Wait::Model { .. } | Wait::Input { call: None, .. } => None,
+                    Wait::Model { .. } | Wait::Summary { .. } | Wait::Input { call: None, .. } => None,
                 })
                 .collect();
             open.get(at % open.len().max(1)).copied().unwrap_or(CallId { number: 2, index: at as u16 })
@@ -186,15 +202,19 @@ pub(crate) fn record(thread: &Thread, chance: Chance) -> Record {
     };
     match chance {
         Chance::Bounds(most) => Record::Bounds(narrow(most)),
-        Chance::Message(id) => message(&id.to_string(), "hello"),
+        Chance::Message(id) => message(&id.to_string(), "hello, hello, hello"),
         Chance::Stop(id) => Record::Stop(Stop { id: InputId(id.to_string()), origin: person() }),
         Chance::Completion(s, blocks, end) => completion(seen(s), blocks.into_iter().map(block).collect(), end),
-        Chance::Failure(s) => failure(seen(s)),
+        Chance::Failure(s, false) => failure(seen(s)),
+        Chance::Failure(s, true) => crate::compact::overflow(seen(s)),
+        Chance::Compact(id) => crate::compact::by_hand(&id.to_string()),
+        Chance::Crossed(s) => crate::compact::crossed(seen(s)),
         Chance::Accepted(w) => Record::Accepted(which(w)),
         Chance::Armed(w, due_ms) => Record::Armed { call: which(w), due_ms },
-        Chance::Result(w, is_error, by_runtime) => {
+        Chance::Result(w, is_error, by_runtime, is_long) => {
             let tool = Origin { who: "tool:build".into(), proof: Proof::Process };
-            result(which(w), "built", is_error, if by_runtime { Origin::runtime() } else { tool })
+            let text = if is_long { "built ".repeat(9_000) } else { "built".to_owned() };
+            result(which(w), &text, is_error, if by_runtime { Origin::runtime() } else { tool })
         }
         Chance::Fired(w) => Record::Fired(which(w)),
         Chance::Subscribed(w) => {
@@ -259,14 +279,29 @@ pub(crate) fn record(thread: &Thread, chance: Chance) -> Record {
         Chance::StopAll(id) => Record::StopAll(Stop { id: InputId(id.to_string()), origin: person() }),
         Chance::Post(kind, from, number) => {
             let owed = posts(thread);
-            let from = owed.get(from).map_or(ROOT, |arrival| arrival.thread);
+            let made_for_a_summary = |arrival: &&Arrival| match &arrival.record {
+                Record::Post(post) => matches!(post.body, PostBody::Summarize { .. }),
+                _ => false,
+            };
+            let from = match kind {
+                5 | 6 => owed.iter().find(made_for_a_summary),
+                _ => owed.get(from),
+            };
+            let from = from.map_or(ROOT, |arrival| arrival.thread);
             let body = match kind {
                 0 if thread.last() == 0 => return birth(),
                 0 => PostBody::Message("and this".into()),
+                5 => PostBody::Summary {
+                    covers: number,
+                    text: "it".repeat(number as usize / 2),
+                    usage: Usage::default(),
+                },
+                6 => PostBody::SummaryFailed { why: "no".into(), overflow: number > 4 },
+                7 if thread.last() == 0 => return birth_of_a_summary(),
                 1 => PostBody::Report { branch: from, text: "done".into() },
                 2 => PostBody::Report { branch: ROOT, text: "done".into() },
                 3 => PostBody::Closed,
-                4 => PostBody::Stop,
+                8 => PostBody::Stop,
                 _ => PostBody::Close,
             };
             Record::Post(Post { id: PostId { from, number: 10 * u64::from(kind) + number, index: 0 }, body })
@@ -302,10 +337,12 @@ pub(crate) fn lived(chances: Vec<Chance>) -> (Vec<Committed>, Thread) {
 }
 
 pub(crate) fn chances() -> impl Strategy<Value = Vec<Chance>> {
-    // Every second thread is a child.
-    (any::<bool>(), prop::collection::vec(chance(), 1..120)).prop_map(|(is_child, mut chances)| {
-        if is_child {
-            chances.insert(0, Chance::Post(0, 0, 0));
+    // Nearly every second thread is a child, and some are made for a summary.
+    (0..9_u8, prop::collection::vec(chance(), 1..120)).prop_map(|(is, mut chances)| {
+        match is {
+            0..=3 => chances.insert(0, Chance::Post(0, 0, 0)),
+            4 => chances.insert(0, Chance::Post(7, 0, 0)),
+            _ => {}
         }
         chances
     })

@@ -218,6 +218,7 @@ fn line(item: &Item) -> String {
             format!("{by} {}: {}", answer.call, words(&answer.content))
         }
         Item::Event(event) => format!("event of {}: {}", event.original_tool_call_id, words(&event.content)),
+        Item::Summary(summary) => format!("summary: {}", summary.text),
     }
 }
 

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub(crate) const ROOT: ThreadId = ThreadId::from_bytes([7; 16]);
 
 /// Threads, the journal under them and what is on its way between them.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Tree {
     pub(crate) journal: BTreeMap<ThreadId, Vec<Committed>>,
     pub(crate) threads: BTreeMap<ThreadId, Thread>,

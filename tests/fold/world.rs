@@ -3,14 +3,17 @@
 //! In: a tape of choices. Out: a life of records. Always: what the world has open is what the fold says is owed; a turn
 //! stands directly after what its prompt held; a record that comes again changes nothing; a crash loses nothing.
 
+use crate::compact::{by_hand, crossed, overflow};
 use crate::story::{
     CALLS_PER_TURN_MAX, approval, call, choice, committed, completion, failure, message, person, question, replay,
     result, say, verdict,
 };
 use slackwater_core::effect::{Due, Effect, Outcome, Prompt, Shown};
 use slackwater_core::history::Item;
-use slackwater_core::id::{CallId, InputId, Number};
-use slackwater_core::record::{Asks, Block, Committed, Decision, End, Origin, Proof, Record, Stop};
+use slackwater_core::id::{CallId, InputId, Number, PostId, ThreadId};
+use slackwater_core::record::{
+    Asks, Block, Committed, CompactWhy, Decision, End, Origin, Post, PostBody, Proof, Record, Stop, Undelivered, Usage,
+};
 use slackwater_core::thread::{Applied, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -75,6 +78,13 @@ pub(crate) struct World {
     /// The messages taken, and how many late results.
     messages: Vec<Number>,
     events: usize,
+    /// Whether histories get too long, and what makes a summary: its thread, and whether its birth was taken.
+    pub(crate) summaries: bool,
+    summarizer: Option<(Post, ThreadId, bool)>,
+    /// What summaries have covered: messages, and how many events; and whether one was made since the prompt under way.
+    covered: (Vec<Number>, usize),
+    pub(crate) summarized: usize,
+    rewritten: bool,
     /// Whether the model still makes calls.
     calls: bool,
     inputs: usize,
@@ -97,6 +107,11 @@ impl World {
             timers: BTreeMap::new(),
             messages: Vec::new(),
             events: 0,
+            summaries: false,
+            summarizer: None,
+            covered: (Vec::new(), 0),
+            summarized: 0,
+            rewritten: false,
             calls: true,
             inputs: 0,
         }
@@ -133,6 +148,8 @@ impl World {
             13 if self.crashes => self.crash(),
             14 if !self.questions.is_empty() => self.decide(),
             15 if !self.responding.is_empty() => self.respond(),
+            14 | 15 if self.summarizer.is_some() && self.tape.pick(2) == 0 => self.summarizer(),
+            14 if self.summaries => self.compact(),
             _ if self.answer_something() => {}
             _ => self.message(),
         }
@@ -150,10 +167,65 @@ impl World {
             self.respond();
         } else if !self.questions.is_empty() {
             self.decide();
+        } else if self.summarizer.is_some() {
+            self.summarizer();
         } else {
             return false;
         }
         true
+    }
+
+    /// Somebody wants a summary, or a prompt was long.
+    fn compact(&mut self) {
+        self.inputs += 1;
+        let back = self.tape.pick(3) as Number;
+        let record = match self.tape.pick(2) {
+            0 => by_hand(&format!("input {}", self.inputs)),
+            _ => crossed(self.thread.last().saturating_sub(back)),
+        };
+        self.apply(record);
+    }
+
+    /// The thread that makes a summary comes into being, and then it has one, or none.
+    fn summarizer(&mut self) {
+        let (birth, from, born) = self.summarizer.take().expect("the caller has looked");
+        if !born {
+            let refused = (self.tape.pick(8) == 1).then_some(Undelivered::Damaged);
+            self.summarizer = refused.is_none().then(|| (birth.clone(), from, true));
+            self.apply(birth.receipt(1, refused).record);
+            return;
+        }
+        let PostBody::Summarize { covers, items, .. } = birth.body else { panic!("it was born to summarize") };
+        let body = match self.tape.pick(6) {
+            1 => PostBody::SummaryFailed { why: "no".into(), overflow: self.tape.pick(2) == 0 },
+            2 => PostBody::Summary { covers, text: "useless ".repeat(99_999), usage: Usage::default() },
+            _ => PostBody::Summary { covers, text: String::new(), usage: Usage::default() },
+        };
+        let items = (self.thread.history().clone(), items as usize);
+        let applied = self.apply(Record::Post(Post { id: PostId { from, number: 2, index: 0 }, body }));
+        assert_eq!(applied.outcome, Outcome::Taken(self.thread.last()));
+        if applied
+            .effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Tell(output) if matches!(output.shown, Shown::Compacted { .. })))
+        {
+            self.summarized += 1;
+            let (before, covered) = items;
+            let kept = before.len() - covered;
+            let rest = self.thread.history().newest_first().take(kept);
+            assert!(
+                rest.zip(before.newest_first()).all(|(new, old)| Arc::ptr_eq(new, old)),
+                "what is not covered stays"
+            );
+            assert_eq!(self.thread.history().len(), kept + 1);
+            for item in before.newest_first().skip(kept) {
+                match &**item {
+                    Item::User { number, .. } => self.covered.0.push(*number),
+                    Item::Event(_) => self.covered.1 += 1,
+                    _ => {}
+                }
+            }
+        }
     }
 
     fn message(&mut self) {
@@ -178,13 +250,19 @@ impl World {
     fn model(&mut self) {
         let (prompt, cut) = self.prompt.take().expect("the caller has looked");
         let (seen, held) = (prompt.seen, prompt.history);
+        let rewritten = std::mem::take(&mut self.rewritten);
         let record = match self.tape.pick(8) {
+            1 if self.summaries && self.tape.pick(2) == 0 => overflow(seen),
             1 => failure(seen),
             2..=4 if cut => completion(seen, vec![say("I was ab"), call("build", "{")], End::Cut),
             _ => completion(seen, self.blocks(), End::Finished),
         };
+        let unfit = crate::compact::may_rewrite(&record);
         let applied = self.apply(record);
         assert_eq!(applied.outcome, Outcome::Taken(self.thread.last()), "no answer to a prompt under way is stale");
+        if rewritten || unfit {
+            return;
+        }
         // What the prompt held is history, item for item, and the turn stands directly after it.
         let mut later =
             self.thread.history().newest_first().take(self.thread.history().len() - held.len()).collect::<Vec<_>>();
@@ -200,7 +278,10 @@ impl World {
     fn blocks(&mut self) -> Vec<Block> {
         let mut blocks = vec![say("well")];
         while self.calls && blocks.len() < 20 && self.tape.pick(3) != 0 {
-            blocks.push(match self.tape.pick(10) {
+            blocks.push(match self.tape.pick(13) {
+                10 => call("pin_note", r#"{"note":"the port is 7070"}"#),
+                11 => call("unpin_note", r#"{"note_id":"note_1"}"#),
+                12 => call("read_result", r#"{"handle":"result_2_0"}"#),
                 0 => call("sleep", r#"{"seconds":60}"#),
                 1 => call("sleep_until", r#"{"date":"2031-05-04","time":"09:00","timezone":"UTC"}"#),
                 2 => call("sleep_until_event_or_input", "{}"),
@@ -297,7 +378,8 @@ impl World {
             2 => (true, Origin::runtime()),
             _ => (false, tool),
         };
-        self.apply(result(id, "built", is_error, origin))
+        let text = if self.summaries && self.tape.pick(9) == 8 { "built ".repeat(9_000) } else { "built".to_owned() };
+        self.apply(result(id, &text, is_error, origin))
     }
 
     fn timer(&mut self) {
@@ -324,16 +406,25 @@ impl World {
         if matches!(record, Record::Asked(_)) && !self.questions.contains_key(&(at as Number + 1)) {
             return;
         }
+        if matches!(&record, Record::Compact(compact) if compact.why != CompactWhy::ByHand) {
+            // Whether a count is heard depends on what was summarized since.
+            return;
+        }
         let named = !matches!(
             record,
             Record::Accepted(_)
+                | Record::Delivered(_)
                 | Record::Armed { .. }
                 | Record::Fired(_)
                 | Record::Deadline { .. }
                 | Record::Responded(_)
         );
         let before = self.view();
-        let applied = self.apply(record.clone());
+        let mut applied = self.apply(record.clone());
+        // Every delivery of a post has its receipt.
+        let is_receipt =
+            |effect: &Effect| matches!(effect, Effect::Post(arrival) if !matches!(arrival.record, Record::Post(_)));
+        applied.effects.retain(|effect| !is_receipt(effect));
         assert_eq!(applied.effects, [], "{record:?} did something again");
         assert_eq!(matches!(applied.outcome, Outcome::Duplicate(_)), named, "{record:?}");
         assert_eq!(self.view(), before);
@@ -351,13 +442,17 @@ impl World {
         assert!(thread == self.thread, "apply_is_deterministic: a replay gives another thread");
         self.thread = thread;
         self.prompt = None;
+        self.rewritten = false;
     }
 
     /// The owner's part at the end of a tick: cuts the prompt under way or sends the one that is wanted.
     fn settle(&mut self) {
         match &mut self.prompt {
             Some((prompt, cut)) => *cut |= self.thread.interrupts(prompt.seen),
-            None => self.prompt = self.thread.prompt().map(|prompt| (prompt, false)),
+            None => {
+                self.prompt = self.thread.prompt().map(|prompt| (prompt, false));
+                self.rewritten = false;
+            }
         }
     }
 
@@ -365,7 +460,13 @@ impl World {
         let committed = committed(self.records.len() as Number + 1, record);
         self.records.push(committed.clone());
         let before = self.thread.history().clone();
+        let may_rewrite = crate::compact::may_rewrite(&committed.arrival.record);
         let applied = self.thread.apply(committed);
+        if may_rewrite {
+            self.rewritten = true;
+            applied.effects.iter().for_each(|effect| self.ask(effect));
+            return applied;
+        }
         // linear: a record appends a few items to what was there and asks a few things, however long the history is.
         let appended = self.thread.history().len() - before.len();
         assert!(
@@ -415,7 +516,16 @@ impl World {
                 }
             }
             Effect::Prompt(_) | Effect::Cut { .. } => panic!("prompts are the owner's to send"),
-            Effect::Post(_) | Effect::Close(_) => panic!("the thread is alone"),
+            Effect::Close(_) => panic!("nobody closes it"),
+            Effect::Post(arrival) => match &arrival.record {
+                Record::Post(post) if matches!(post.body, PostBody::Summarize { .. }) => {
+                    assert!(self.summarizer.is_none(), "one attempt at a time");
+                    self.summarizer = Some((post.clone(), arrival.thread, false));
+                }
+                // The receipt of a summary.
+                Record::Delivered(_) => {}
+                other => panic!("the thread is alone: {other:?}"),
+            },
         }
     }
 
@@ -425,10 +535,11 @@ impl World {
             .thread
             .owed()
             .iter()
-            .map(|effect| match effect {
-                Effect::Dispatch(dispatch) => dispatch.call,
-                Effect::Arm { call, .. } => *call,
-                Effect::Respond(respond) => respond.call,
+            .filter_map(|effect| match effect {
+                Effect::Dispatch(dispatch) => Some(dispatch.call),
+                Effect::Arm { call, .. } => Some(*call),
+                Effect::Respond(respond) => Some(respond.call),
+                Effect::Post(_) => None,
                 other => panic!("{other:?} is not owed"),
             })
             .collect();
@@ -437,7 +548,9 @@ impl World {
             waiting.clone().chain(self.timers.keys().copied()).chain(self.responding.keys().copied()).collect();
         assert_eq!(owed, open);
         let unarmed = self.timers.values().any(Option::is_none);
-        let in_flight = self.thread.prompt().is_some() || waiting.count() > 0 || unarmed || !self.responding.is_empty();
+        let unborn = self.summarizer.as_ref().is_some_and(|(_, _, born)| !born);
+        let in_flight =
+            self.thread.prompt().is_some() || waiting.count() > 0 || unarmed || unborn || !self.responding.is_empty();
         assert_eq!(self.thread.rest().is_none(), in_flight);
         let timers = self.timers.iter().map(|(id, due)| (*id, due.unwrap_or_default())).collect::<Vec<_>>();
         assert!(self.thread.rest().is_none_or(|rest| rest.timers == timers && rest.through == self.thread.last()));
@@ -450,7 +563,10 @@ impl World {
         let items = self.thread.history().to_vec();
         let users =
             items.iter().filter_map(|item| if let Item::User { number, .. } = &***item { Some(*number) } else { None });
-        assert_eq!(users.collect::<Vec<_>>(), self.messages);
-        assert_eq!(items.iter().filter(|item| matches!(&****item, Item::Event(_))).count(), self.events);
+        let mut covered = self.covered.0.clone();
+        covered.sort_unstable();
+        assert_eq!(covered.into_iter().chain(users).collect::<Vec<_>>(), self.messages);
+        let events = items.iter().filter(|item| matches!(&****item, Item::Event(_))).count();
+        assert_eq!(self.covered.1 + events, self.events);
     }
 }

@@ -8,7 +8,8 @@ use slackwater::gateway::openapi::OPENAPI;
 use slackwater_core::id::{CallId, PostId, ThreadId};
 use slackwater_core::port::Part;
 use slackwater_core::record::{
-    Asks, Birth, Block, Cause, Content, Origin, Post, PostBody, Question, Receipt, Record, Undelivered, ViewUpdate,
+    Asks, Birth, Block, Cause, Content, Origin, Post, PostBody, Question, Receipt, Record, Undelivered, Usage,
+    ViewUpdate,
 };
 use sse_stream::SseStream;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +84,7 @@ async fn eventful(world: &World, name: &str) -> (ThreadId, CallId, ThreadId) {
     let birth = Birth { ancestors: vec![thread], through: 1, fresh: true, spawn: cause, event: None, terms: None };
     shard.happen(child, post(thread, spawn.number, PostBody::Birth(Box::new(birth))));
     shard.happen(child, post(thread, spawn.number + 1, PostBody::Close));
-    // A person is asked twice; one question stays open.
+    // A person is asked twice; the second question, below, stays open.
     let asked = |call| {
         let asks = Asks::Approval { reason: "it is destructive".into() };
         Record::Asked(Question { call, origin: Origin::runtime(), asks })
@@ -92,6 +93,25 @@ async fn eventful(world: &World, name: &str) -> (ThreadId, CallId, ThreadId) {
     shard.happen(thread, asked(denied));
     let no = json!({"question": shard.last(thread), "approve": false, "reason": "not now"});
     assert_eq!(world.post(&format!("/v1/threads/{name}/answers"), no.to_string()).await.status, 201);
+    shard.turn(thread, vec![Block::Text("I see.".into())]);
+    // A summary is made, and the next one is not.
+    world.say(name, &"long ".repeat(200)).await;
+    shard.turn(thread, vec![Block::Text("I see.".into())]);
+    for failed in [false, true] {
+        let answer = world.post(&format!("/v1/threads/{name}/compact"), "{}").await;
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        let number = shard.last(thread);
+        let child = thread.child(CallId { number, index: u16::MAX });
+        let (covers, text, why) = (number, "They talked.".to_owned(), "no".to_owned());
+        let body = match failed {
+            false => PostBody::Summary { covers, text, usage: Usage::default() },
+            true => PostBody::SummaryFailed { why, overflow: false },
+        };
+        shard.happen(thread, post(child, number, body));
+        world.say(name, &format!("and more {failed}")).await;
+        shard.turn(thread, vec![Block::Text("I see.".into())]);
+    }
+    world.say(name, "last").await;
     shard.turn(thread, vec![call("build", ""), call("deploy", r#"{"version":"1.2"}"#)]);
     let open = CallId { number: shard.last(thread), index: 0 };
     shard.happen(thread, Record::Accepted(open));
@@ -173,7 +193,7 @@ async fn what_is_answered_is_as_described() {
             }
         }
     }
-    assert_eq!(called, 19, "every operation with every example, but for the stream");
+    assert_eq!(called, 20, "every operation with every example, but for the stream");
 }
 
 #[tokio::test]
@@ -185,6 +205,7 @@ async fn problems_are_as_described() {
         ("post", "/v1/threads/{thread}/messages", r#"{"text":""}"#),
         ("post", "/v1/threads/{thread}/stop", "["),
         ("post", "/v1/threads/{thread}/answers", r#"{"question":1,"approve":true}"#),
+        ("post", "/v1/threads/{thread}/compact", r#"{"why":"x"}"#),
         ("post", "/v1/callbacks/{token}", "{}"),
         ("get", "/v1/threads/{thread}/events", "?after=x"),
         ("get", "/v1/threads", "?limit=0"),

@@ -184,6 +184,13 @@ pub fn report_and_close(child: ThreadId, report: &str) -> (&'static str, String)
     ("close_thread", format!(r#"{{"thread_id":"{child}","report_to_parent":"{report}"}}"#))
 }
 
+/// A prompt and its answer took more of the window than they should.
+pub fn crossed(thread: ThreadId, seen: Number) -> FromModel {
+    let why = CompactWhy::Crossed { seen, tokens: 1_000 };
+    let compact = Compact { id: InputId(format!("crossed {seen}")), origin: origin(), why };
+    FromModel::Answer(arrival(None, thread, Record::Compact(compact)))
+}
+
 pub fn accepted(of: &Dispatch) -> Arrival {
     arrival(None, of.thread, Record::Accepted(of.call))
 }
@@ -350,5 +357,6 @@ fn words(item: &Item) -> String {
         }
         Item::Result(answer) => format!("{:?}: {}", answer.by, content(&answer.content)),
         Item::Event(event) => format!("event of {}: {}", event.original_tool_name, content(&event.content)),
+        Item::Summary(summary) => format!("summary: {}", summary.text),
     }
 }

@@ -27,7 +27,7 @@ Examples:
   slackwater chat --url http://127.0.0.1:7070  with a runtime that runs already
 
 In a conversation /approve [N], /deny [N] [reason] and /choose CHOICE answer what the agent asks, /stop stops it, and /stop all
-also the threads below it. Ctrl-C stops what the agent is doing; a second one leaves. What was sent is on disk in every case. When a runtime runs on
+also the threads below it; /compact has the history summarized. Ctrl-C stops what the agent is doing; a second one leaves. What was sent is on disk in every case. When a runtime runs on
 the directory already, the talk is with that one.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -186,6 +186,7 @@ async fn conversation(link: &mut Link, view: &mut View, interrupt: &mut Signal) 
                 let taken = match order::read(&line, &open) {
                     Ok(Order::Say(text)) => link.send(&text).await,
                     Ok(Order::Answer(question, answer)) => link.answer(question, answer).await,
+                    Ok(Order::Compact) => link.compact().await.map(|()| number),
                     Ok(Order::Stop { subtree }) => link.stop(subtree).await.map(|()| number),
                     Err(failure) => Err(failure),
                 };

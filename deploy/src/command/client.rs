@@ -108,6 +108,11 @@ impl Client {
         self.json(self.http.post(self.at(&format!("/v1/threads/{thread}/answers"))).json(answer)).await
     }
 
+    /// Has a thread's history summarized.
+    pub(crate) async fn compact(&self, thread: &str) -> Result<Value, ClientError> {
+        self.json(self.http.post(self.at(&format!("/v1/threads/{thread}/compact")))).await
+    }
+
     /// What is at a path.
     pub(crate) async fn get(&self, path: &str) -> Result<Value, ClientError> {
         self.json(self.http.get(self.at(path))).await

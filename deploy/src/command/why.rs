@@ -131,6 +131,7 @@ pub(super) fn on(wait: &Value) -> String {
         }
         "timer" => format!("its timer (call {})", word(wait, "call")),
         "input" => "any input".to_owned(),
+        "summary" => format!("a summary of its history, which {} makes", word(wait, "child")),
         "question" => {
             let asked = match word(wait, "kind") {
                 "approval" => format!("approval: {}", word(wait, "reason")),

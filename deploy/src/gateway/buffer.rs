@@ -135,8 +135,8 @@ impl Live {
                         .sum(),
                     Item::Result(answer) => content(&answer.content),
                     Item::Event(event) => content(&event.content),
+                    Item::Summary(_) => item.byte_length(),
                 },
-                Shown::Failure { message, .. } => message.len(),
                 Shown::Question { arguments, asks, .. } => {
                     arguments.len()
                         + match asks {
@@ -152,12 +152,15 @@ impl Live {
                     Decision::Approve | Decision::Choose { .. } => 0,
                 },
                 Shown::View { content, .. } => content.len(),
+                Shown::Failure { message: words, .. } | Shown::NotCompacted { why: words } => words.len(),
                 Shown::Waiting(_)
                 | Shown::Stopped
                 | Shown::Spawned { .. }
                 | Shown::Born { .. }
                 | Shown::Closed { .. }
-                | Shown::Undelivered { .. } => 0,
+                | Shown::Undelivered { .. }
+                | Shown::Compacting { .. }
+                | Shown::Compacted { .. } => 0,
             },
         };
         shown + size_of::<Self>()

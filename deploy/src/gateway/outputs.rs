@@ -59,6 +59,14 @@ pub fn output(output: &Output) -> (&'static str, Value) {
         Shown::View { call, view_type, content } => {
             ("view", json!({"call": call.to_string(), "view_type": view_type, "content": parsed(content)}))
         }
+        Shown::Compacting { child, covers, bytes } => {
+            ("compacting", json!({"child": child.to_string(), "covers": covers, "bytes": bytes}))
+        }
+        Shown::Compacted { covers, bytes_before, bytes_after, usage } => {
+            let (before, after) = (bytes_before, bytes_after);
+            ("compacted", json!({"covers": covers, "bytes_before": before, "bytes_after": after, "usage": usage}))
+        }
+        Shown::NotCompacted { why } => ("not_compacted", json!({"why": why})),
     };
     data["id"] = json!(output.id.to_string());
     data["at_ms"] = json!(output.at_ms);
@@ -156,6 +164,10 @@ pub fn wait(wait: &Wait) -> Value {
             let call = call.map(|call| call.to_string());
             json!({"on": "input", "call": call, "since_ms": since_ms, "since": since})
         }
+        Wait::Summary { child, since_ms } => {
+            let (since_ms, since) = since(since_ms);
+            json!({"on": "summary", "child": child.to_string(), "since_ms": since_ms, "since": since})
+        }
     }
 }
 
@@ -197,6 +209,7 @@ pub(super) fn said(item: &Item) -> Value {
         }
         Item::Result(answer) => result(answer),
         Item::Event(event) => self::event(event),
+        Item::Summary(summary) => json!({"number": summary.number, "text": summary.text()}),
     }
 }
 

@@ -45,6 +45,7 @@ pub(super) static ROUTES: &[Route] = &[
     route("GET",  "/v1/threads/{thread}/events",   Access::Sender,     || get(events::get),       "Follow a thread's outputs."),
     route("POST", "/v1/threads/{thread}/stop",     Access::Sender,     || post(threads::stop),    "Stop what a thread is doing."),
     route("POST", "/v1/threads/{thread}/answers",  Access::Sender,     || post(answers::post),    "Answer a question that a thread has asked."),
+    route("POST", "/v1/threads/{thread}/compact",  Access::Sender,     || post(threads::compact), "Have a thread's history summarized."),
     route("GET",  "/v1/threads/{thread}",          Access::Sender,     || get(threads::get),      "Where a thread stands and what it waits for."),
     route("GET",  "/v1/threads/{thread}/why",      Access::Sender,     || get(threads::why),      "What a thread waits for, since when, and who can release it."),
     route("GET",  "/v1/threads/{thread}/view",     Access::Sender,     || get(threads::view),     "What the model sees of a thread."),

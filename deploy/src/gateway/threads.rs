@@ -1,9 +1,11 @@
-//! Threads: `GET /v1/threads`, `GET /v1/threads/{thread}` and what is below it (`why`, `view`, `records`), `POST …/stop`.
+//! Threads: `GET /v1/threads`, `GET /v1/threads/{thread}` and what is below it (`why`, `view`, `records`), `POST …/stop` and `…/compact`.
 //!
-//! In: which threads. Out: where they stand; a stop is answered when it is on stable storage. Always: asking wakes nobody.
+//! In: which threads. Out: where they stand; a stop or a wish to compact is answered when it is on stable storage. Always:
+//! asking wakes nobody.
 
 use super::body::{self, Fields};
 use super::messages;
+use super::name::Address;
 use super::problem::Problem;
 use super::server::{AppState, Parameters, ThreadPath};
 use super::{outputs, view};
@@ -12,8 +14,9 @@ use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::response::{Json, Response};
 use serde_json::{Value, json};
+use slackwater_core::id::InputId;
 use slackwater_core::port::{Query, Reply};
-use slackwater_core::record::{Origin, Record, Stop};
+use slackwater_core::record::{Compact, CompactWhy, Origin, Record, Stop};
 
 const PAGE_LENGTH: usize = 50;
 const PAGE_LENGTH_MAX: usize = 100;
@@ -99,14 +102,40 @@ pub(super) async fn stop(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let read = body::read_optional(&app, &headers, body, app.config.limits.message_bytes_max).await?;
+    let stop = |fields: &mut Fields, id, origin| {
+        let subtree = fields.take_bool("subtree")?.unwrap_or(false);
+        let stop = Stop { id, origin };
+        Ok(if subtree { Record::StopAll(stop) } else { Record::Stop(stop) })
+    };
+    wish(&app, origin, &address, &headers, body, (stop, "id, subtree")).await
+}
+
+pub(super) async fn compact(
+    State(app): State<AppState>,
+    Extension(origin): Extension<Origin>,
+    ThreadPath(address): ThreadPath,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let compact = |_: &mut Fields, id, origin| Ok(Record::Compact(Compact { id, origin, why: CompactWhy::ByHand }));
+    wish(&app, origin, &address, &headers, body, (compact, "id")).await
+}
+
+/// Takes something that has an id and says little else: what that is, and the fields there are.
+async fn wish(
+    app: &AppState,
+    origin: Origin,
+    address: &Address,
+    headers: &HeaderMap,
+    body: Body,
+    (record, fields_known): (fn(&mut Fields, InputId, Origin) -> Result<Record, Problem>, &str),
+) -> Result<Response, Problem> {
+    let read = body::read_optional(app, headers, body, app.config.limits.message_bytes_max).await?;
     let mut fields = Fields::parse(read.as_ref().map_or(b"{}", |read| &read.bytes))?;
-    let id = messages::input_id(&mut fields, &headers)?;
-    let subtree = fields.take_bool("subtree")?.unwrap_or(false);
-    fields.finish("id, subtree")?;
-    let stop = Stop { id: id.clone(), origin };
-    let record = if subtree { Record::StopAll(stop) } else { Record::Stop(stop) };
+    let id = messages::input_id(&mut fields, headers)?;
+    let record = record(&mut fields, id.clone(), origin)?;
+    fields.finish(fields_known)?;
     let taken = app.shards.submit(address.thread, record).await;
     let (number, duplicate) = messages::number(taken.map_err(|error| Problem::from(error).of_input(&id.0))?, &id.0)?;
-    Ok(messages::answer(&address, number, &id.0, duplicate))
+    Ok(messages::answer(address, number, &id.0, duplicate))
 }

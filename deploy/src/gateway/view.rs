@@ -71,5 +71,6 @@ fn role(item: &Item) -> &'static str {
         Item::Assistant { .. } => "assistant",
         Item::Result(_) => "tool",
         Item::Event(_) => "event",
+        Item::Summary(_) => "summary",
     }
 }

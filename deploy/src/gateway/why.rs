@@ -73,6 +73,11 @@ fn on(on: &Wait, why: &Why) -> Value {
             }
             (Some(*since_ms), None, releasers)
         }
+        Wait::Summary { child, since_ms } => {
+            let mut releaser = by("child", "its summary, or that there is none");
+            releaser["thread"] = json!(child.to_string());
+            (Some(*since_ms), None, vec![releaser])
+        }
         Wait::Input { since_ms, .. } => (Some(*since_ms), None, anybody(why).collect()),
     };
     json!({

@@ -129,8 +129,15 @@ impl Builder {
     /// When it describes none.
     pub fn model_config(mut self, config: &model::Config) -> Result<Self, model::ConfigError> {
         self.model = config.build()?;
-        self.limits = config.limits.clone();
+        self.limits = config.limits();
         Ok(self)
+    }
+
+    /// Above how many tokens of a prompt and its answer a thread's history is summarized; never without it. A model's
+    /// configuration says it as a share of the window.
+    pub fn compact_at_tokens(mut self, tokens: u64) -> Self {
+        self.limits.compact_at_tokens = Some(tokens);
+        self
     }
 
     /// One more tool, as a function of this process.

@@ -72,7 +72,7 @@ pub fn model() -> (FromAdapter<FromModel>, ToAdapter<ToModel>) {
         model,
         settings.agent.system.as_str().into(),
         process.catalog.clone(),
-        settings.model.limits.clone(),
+        settings.model.limits(),
         settings.agent.limits,
     );
     let (_, gate, mut inside) = ends::<(), ToModel>();

@@ -156,6 +156,7 @@ pub(super) fn kind_of(record: &Record) -> &'static str {
         Record::Deadline { .. } => "deadline",
         Record::View(_) => "view",
         Record::StopAll(_) => "stop all",
+        Record::Compact(_) => "compact",
     }
 }
 

@@ -132,6 +132,7 @@ fn origin(record: &Record) -> Origin {
     match record {
         Record::Message(message) => message.origin.clone(),
         Record::Stop(stop) | Record::StopAll(stop) => stop.origin.clone(),
+        Record::Compact(compact) => compact.origin.clone(),
         Record::Asked(question) => question.origin.clone(),
         Record::Answered(verdict) => verdict.origin.clone(),
         Record::View(update) => update.origin.clone(),
@@ -161,6 +162,9 @@ fn gist(record: &Record) -> String {
             PostBody::Close => "close".to_owned(),
             PostBody::Closed => "closed".to_owned(),
             PostBody::Stop => "stop".to_owned(),
+            PostBody::Summarize { covers, .. } => format!("birth for a summary through {covers}"),
+            PostBody::Summary { covers, text, .. } => format!("summary through {covers}: {text}"),
+            PostBody::SummaryFailed { why, .. } => format!("no summary: {why}"),
         },
         Record::Delivered(receipt) => {
             let what = format!("post {}.{}", receipt.post.number, receipt.post.index);
@@ -172,6 +176,7 @@ fn gist(record: &Record) -> String {
         Record::Answered(verdict) => format!("question {}: {:?}", verdict.question, verdict.answer),
         Record::Responded(question) => format!("question {question}"),
         Record::Deadline { call, due_ms } => format!("call {call} times out at {due_ms}"),
+        Record::Compact(compact) => format!("{:?}", compact.why),
         Record::View(update) => format!("call {}: {}", update.call, update.view_type),
     }
 }

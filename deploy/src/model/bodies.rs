@@ -7,7 +7,7 @@ use super::tests::{prompt, text, user};
 use super::*;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use slackwater_core::history::{Answered, AnsweredBy, Event, History, Item};
+use slackwater_core::history::{Answered, AnsweredBy, Event, History, Item, Summary};
 use slackwater_core::id::CallId;
 use slackwater_core::record::{Content, Sealed};
 use slackwater_core::thread::invariant::check_view;
@@ -48,6 +48,10 @@ fn call(provider_id: &str, name: &str, arguments: &str) -> Block {
 fn result(number: u64, index: u16, content: Vec<Content>, by: AnsweredBy) -> Item {
     let call = CallId { number, index };
     Item::Result(Answered { call, provider_id: "x".into(), name: "look".into(), content, by, display: None })
+}
+
+fn summary(text: &str, notes: Vec<(String, String)>) -> Summary {
+    Summary { number: 9, covers: 7, text: text.into(), place: None, notes, subscriptions: vec![], children: 0 }
 }
 
 fn picture() -> Content {
@@ -299,6 +303,11 @@ fn step() -> impl Strategy<Value = Step> {
 /// The histories that these steps make.
 fn history(steps: Vec<Step>) -> Vec<Item> {
     let mut items = Vec::new();
+    // Some begin with what stands for all before.
+    if let Some((5, _, _, _, flag)) = steps.first() {
+        let notes = if *flag { vec![("note_1".to_owned(), "kept".to_owned())] } else { vec![] };
+        items.push(Item::Summary(summary("", notes)));
+    }
     for (number, (kind, content, blocks, answer, flag)) in (1..).zip(steps) {
         match kind {
             0 | 1 => items.push(Item::User { number, content }),
@@ -329,6 +338,19 @@ fn history(steps: Vec<Step>) -> Vec<Item> {
         }
     }
     items
+}
+
+#[test]
+fn a_summary_is_what_the_user_says_first() {
+    let notes = vec![("note_1".to_owned(), "The port is 7070.".to_owned())];
+    let turn = |text: &str| Item::Assistant { number: 8, blocks: vec![Block::Text(text.into())], cut: false };
+    let items = vec![Item::Summary(summary("They looked.", notes)), turn("Well."), user(9, "And?")];
+    let request = request(items);
+    let said = "Summary of the conversation so far, which stands for all before it:\nThey looked.\n\n\
+                Pinned notes (unpin_note takes their ids):\n- note_1: The port is 7070.";
+    assert_eq!(openai(&request)["messages"][1], json!({"role": "user", "content": said}));
+    let message = anthropic(&request)["messages"][0].clone();
+    assert_eq!((&message["role"], &message["content"][0]["text"]), (&json!("user"), &json!(said)));
 }
 
 proptest! {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 /// ```toml
 /// provider = "anthropic"        # or "openai" (anything OpenAI-compatible), or "scripted"
 /// model = "the-models-name"
+/// context_window_tokens = 200000  # above 75 % of it (compact_at_percent) a history is summarized
 /// [limits]
 /// prompts_at_once = 32
 /// [extra]                       # goes into every request as it is
@@ -37,6 +38,11 @@ pub struct Config {
     pub script: Option<PathBuf>,
     /// The longest answer, in tokens: 8192 for `anthropic`, which must be told one, and the provider's own for others.
     pub max_tokens: Option<u32>,
+    /// How many tokens the model's window holds: the prompt and its answer together. Without it nobody knows when a history
+    /// gets too long before the provider refuses it.
+    pub context_window_tokens: Option<u64>,
+    /// At which share of the window a history is summarized, in percent: 75 without it, 0 for never.
+    pub compact_at_percent: Option<u8>,
     /// What goes into every request as it is.
     pub extra: Map<String, Value>,
     /// The bounds within which it is asked.
@@ -101,12 +107,29 @@ pub enum ConfigError {
         /// Why.
         problem: String,
     },
+    /// There is no such share.
+    #[error("compact_at_percent is {percent}; give 1 to 100 percent of context_window_tokens, or 0 for never")]
+    NoShare {
+        /// What was said.
+        percent: u8,
+    },
     /// The script cannot be used.
     #[error(transparent)]
     Script(#[from] ScriptError),
 }
 
+/// At which share of the window a history is summarized when nothing else is said, in percent.
+const COMPACT_AT_PERCENT: u8 = 75;
+
 impl Config {
+    /// The bounds within which the model is asked, with how long a history may get.
+    pub fn limits(&self) -> Limits {
+        let percent = u64::from(self.compact_at_percent.unwrap_or(COMPACT_AT_PERCENT));
+        let share = |window: u64| (u128::from(window) * u128::from(percent) / 100) as u64;
+        let compact_at_tokens = self.context_window_tokens.filter(|_| percent > 0).map(share);
+        Limits { compact_at_tokens, ..self.limits.clone() }
+    }
+
     /// Makes the model, with what is missing taken from the environment.
     ///
     /// # Errors
@@ -120,6 +143,9 @@ impl Config {
     /// # Errors
     /// When something is missing or cannot be used.
     pub fn build_with(&self, environment: impl Fn(&str) -> Option<String>) -> Result<Arc<dyn Model>, ConfigError> {
+        if let Some(percent) = self.compact_at_percent.filter(|percent| *percent > 100) {
+            return Err(ConfigError::NoShare { percent });
+        }
         let environment = |name: &str| environment(name).map(|v| v.trim().to_owned()).filter(|value| !value.is_empty());
         let (provider, key_variable, url_variable, own_url) = match self.provider {
             Provider::Scripted => {
@@ -199,6 +225,20 @@ mod tests {
         let url = problem("provider = 'anthropic'\nmodel = 'm'\nbase_url = 'nowhere'", &key);
         assert!(url.contains("nowhere/v1/messages is no URL"), "{url}");
         assert!(problem("script = '/nowhere/s.toml'", &[]).contains("/nowhere/s.toml"));
+    }
+
+    #[test]
+    fn a_history_is_summarized_at_a_share_of_the_window() {
+        for (text, at) in [
+            ("", None),
+            ("context_window_tokens = 200000", Some(150_000)),
+            ("context_window_tokens = 200000\ncompact_at_percent = 50", Some(100_000)),
+            ("context_window_tokens = 200000\ncompact_at_percent = 0", None),
+            ("compact_at_percent = 50", None),
+        ] {
+            assert_eq!(config(text).limits().compact_at_tokens, at, "{text}");
+        }
+        assert!(problem("compact_at_percent = 101", &[]).contains("compact_at_percent is 101; give 1 to 100"));
     }
 
     #[test]

@@ -221,6 +221,10 @@ pub struct Limits {
     pub attempt_timeout_ms: u64,
     /// How long one answer may be on the wire, in bytes.
     pub answer_bytes_max: usize,
+    /// Above how many tokens of a prompt and its answer the thread is told that its history should be summarized; never
+    /// without it. A configuration says it as a share of the model's window.
+    #[serde(skip)]
+    pub compact_at_tokens: Option<u64>,
 }
 
 impl Default for Limits {
@@ -235,6 +239,7 @@ impl Default for Limits {
             chunk_timeout_ms: 120_000,
             attempt_timeout_ms: 1_800_000,
             answer_bytes_max: 16 << 20,
+            compact_at_tokens: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The queue: which prompts are with the model, and which wait.
 //!
 //! In: `ToModel`. Out: `FromModel`. Always: each prompt is answered once, with a completion or a failure that carries its
-//! `seen`; at most so many are with the model at a time, the rest wait in the order in which they came and cost a map entry
+//! `seen`; one that took more of the model's window than was configured is followed by `Compact`; at most so many are with the model at a time, the rest wait in the order in which they came and cost a map entry
 //! each; what was streamed of an attempt that failed is declared void.
 //!
 //! One task holds all of it. A prompt that comes again while the first is unanswered is the same prompt.
@@ -14,9 +14,11 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use slackwater_core::effect::Prompt;
 use slackwater_core::history::EVENT_TOOL;
-use slackwater_core::id::{Number, ThreadId};
+use slackwater_core::id::{InputId, Number, ThreadId};
 use slackwater_core::port::{Chunk, FromModel, Part, ToModel};
-use slackwater_core::record::{Arrival, Block, Bounds, Completion, End, Failure, FailureClass, Record, Usage};
+use slackwater_core::record::{
+    Arrival, Block, Bounds, Compact, CompactWhy, Completion, End, Failure, FailureClass, Origin, Record, Usage,
+};
 use slackwater_core::tools::BUILT_IN;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -226,8 +228,25 @@ impl Ask {
             // Before the answer, so that its calls are already bound by them.
             self.answer(key.0, Record::Bounds(self.bounds));
         }
+        let crossed = self.crossed(&record);
         self.answer(key.0, record);
+        if let Some(compact) = crossed {
+            self.answer(key.0, Record::Compact(compact));
+        }
         key
+    }
+
+    /// That a prompt and its answer took more of the window than the share, by the provider's count. Tokens that were
+    /// read from a cache fill the window, too; the provider's input counts them.
+    fn crossed(&self, record: &Record) -> Option<Compact> {
+        let Record::Completion(Completion { seen, usage, .. }) = record else { return None };
+        let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
+        let seen = *seen;
+        (tokens > self.limits.compact_at_tokens?).then(|| Compact {
+            id: InputId(format!("crossed {seen}")),
+            origin: Origin::runtime(),
+            why: CompactWhy::Crossed { seen, tokens },
+        })
     }
 
     async fn attempts(self: &Arc<Self>, mut request: Request, so_far: &Arc<Mutex<SoFar>>) -> Record {

@@ -8,7 +8,7 @@ use super::{ModelError, Request};
 use serde::Deserialize;
 use slackwater_core::effect::Prompt;
 use slackwater_core::history::Item;
-use slackwater_core::record::{Content, FailureClass};
+use slackwater_core::record::{Content, FailureClass, Usage};
 use toml::Spanned;
 
 /// A script.
@@ -42,6 +42,19 @@ struct Rule {
     call: Vec<Call>,
     /// How it fails.
     fail: Option<Fail>,
+    /// What it claims to have cost.
+    usage: Option<Cost>,
+}
+
+/// Tokens; those that are not said are as without `usage`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cost {
+    #[serde(default)]
+    input_tokens: u64,
+    output_tokens: Option<u64>,
+    #[serde(default)]
+    cached_tokens: u64,
 }
 
 /// Conditions; all that are given must hold. They look at what is new since the model's last turn.
@@ -170,6 +183,10 @@ impl Rule {
                 attempts: attempts.unwrap_or(u32::MAX),
                 after_chunks: *after_words,
             });
+        }
+        if let Some(Cost { input_tokens, output_tokens, cached_tokens }) = self.usage {
+            let output_tokens = output_tokens.unwrap_or(reply.chunks.len() as u64);
+            reply = reply.usage(Usage { input_tokens, output_tokens, cached_tokens });
         }
         reply.delay_ms(self.delay_ms).chunk_delay_ms(self.word_delay_ms)
     }

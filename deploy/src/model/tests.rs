@@ -9,7 +9,7 @@ use futures::StreamExt;
 use slackwater_core::history::{Answered, AnsweredBy, Event, History, Item};
 use slackwater_core::id::{CallId, ThreadId};
 use slackwater_core::port::{Chunk, FromModel, Part, ToModel};
-use slackwater_core::record::{Bounds, Completion, Content, Failure, Record, Terms};
+use slackwater_core::record::{Bounds, CompactWhy, Completion, Content, Failure, Record, Terms};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -313,7 +313,10 @@ async fn the_tools_are_the_catalogs_and_the_built_in_ones() {
             "close_thread",
             "send_message_to_child",
             "list_children",
-            "cancel_subscription"
+            "cancel_subscription",
+            "pin_note",
+            "unpin_note",
+            "read_result"
         ]
     );
     assert!(seen[0][1].schema["properties"]["seconds"].is_object(), "the built-in tool is the one that counts");
@@ -429,6 +432,36 @@ async fn the_first_rule_that_fits_answers() {
     assert_eq!(said(vec![user(1, "stop"), turn(2), event]).await, "event: all done");
     assert_eq!(said(vec![user(1, "stop"), turn(2), user(3, "go on")]).await, "second");
     assert_eq!(said(vec![user(1, "do Fail")]).await, "Throttled: the script says so");
+}
+
+/// Cached tokens fill the window, too: a prompt of which 95 % were cached counts in full.
+#[tokio::test]
+async fn what_crosses_the_share_of_the_window_is_told_once_a_prompt() {
+    let script = r#"
+        [[rule]]
+        when = { message = "long" }
+        say = "Well."
+        usage = { input_tokens = 750, cached_tokens = 712 }
+        [[rule]]
+        when = { message = "break" }
+        fail = { class = "fatal" }
+        [[rule]]
+        say = "Well."
+        usage = { input_tokens = 749 }
+    "#;
+    let limits = Limits { compact_at_tokens: Some(750), ..quick() };
+    let (mut from, to) = started(Scripted::from_toml(script).unwrap(), limits);
+    for short in ["short", "break"] {
+        to.put(ToModel::Prompt(prompt([user(1, short)])));
+        answer(&mut from).await;
+        nothing_more(&mut from, &to).await;
+    }
+    to.put(ToModel::Prompt(prompt([user(1, "long")])));
+    let usage = completion(answer(&mut from).await.0).usage;
+    assert_eq!((usage.input_tokens, usage.output_tokens, usage.cached_tokens), (750, 1, 712));
+    let (Record::Compact(compact), _) = answer(&mut from).await else { panic!("it crossed") };
+    assert_eq!(compact.why, CompactWhy::Crossed { seen: 1, tokens: 751 });
+    nothing_more(&mut from, &to).await;
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! In: a history, as the fold keeps it. Out: turns. Always: the first and the last are not the model's own; two of the same
 //! side do not follow each other; each call has an id of its own that providers accept, and its one result in the next turn;
-//! an event is a call that the runtime made (`receive_event__injected`) and its result; the same history gives the same
+//! a summary is a user's turn; an event is a call that the runtime made (`receive_event__injected`) and its result; the same history gives the same
 //! turns, and appending to it changes at most the last of them, so that a provider's cache finds the rest again.
 
 use base64::Engine as _;
@@ -65,6 +65,7 @@ pub(super) fn turns<'a>(history: &'a History, seals: Option<&str>) -> Vec<Turn<'
     let mut view = View::default();
     for item in history.to_vec() {
         match &**item {
+            Item::Summary(summary) => view.user(vec![Said::Text(summary.text().into())]),
             Item::User { content, .. } => view.user(said(content, "(an empty message)")),
             Item::Assistant { number, blocks, cut } => view.assistant(*number, blocks, *cut, seals),
             Item::Result(answer) => match view.ids.get(&answer.call) {

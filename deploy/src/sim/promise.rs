@@ -36,7 +36,9 @@ pub(super) fn prompt(view: &View, prompt: &Prompt) -> Result<(), Broken> {
         Err(how) => return keep(Err(how)),
     }
     let users: BTreeSet<Number> = users(&prompt.history).collect();
-    match seen.messages.iter().find(|number| !users.contains(number)) {
+    // A summary stands for what it covers.
+    let covered = seen.thread.covered();
+    match seen.messages.iter().find(|number| **number > covered && !users.contains(number)) {
         Some(number) => broken("nothing_is_dropped_silently", format!("message {number} is not in the next prompt")),
         None => Ok(()),
     }
@@ -136,17 +138,20 @@ fn rests(seen: &Seen) -> Result<(), Broken> {
     let pending = seen.thread.standing().pending;
     let users: Vec<Number> = users(history).collect();
     let distinct: BTreeSet<&Number> = users.iter().collect();
-    if distinct.len() < users.len() {
+    // A child's inherited messages have the numbers of its ancestors' records.
+    if seen.thread.standing().parent.is_none() && distinct.len() < users.len() {
         return broken("same_id_once", "a message stands in the history twice");
     }
-    let messages = seen.messages.iter().filter(|number| !distinct.contains(number)).count();
+    // A summary stands for what it covers.
+    let covered = seen.thread.covered();
+    let messages = seen.messages.iter().filter(|number| **number > covered && !distinct.contains(number)).count();
     let answers = |(number, call): &&(Number, slackwater_core::id::CallId)| {
         let found = history.newest_first().filter(|item| match &***item {
             Item::Result(answer) => answer.call == *call && !answer.by.is_substitute(),
             Item::Event(event) => event.id.number == *number,
             _ => false,
         });
-        found.count() != 1
+        *number > covered && found.count() != 1
     };
     let results = seen.results.iter().filter(answers).count();
     if messages + results > pending {

@@ -214,6 +214,7 @@ pub(super) fn words(item: &Item) -> String {
         }
         Item::Result(answer) => format!("{}: {}", answer.name, answer.text()),
         Item::Event(event) => format!("event of {}: {}", event.original_tool_name, text(&event.content)),
+        Item::Summary(summary) => format!("summary: {}", summary.text),
     }
 }
 

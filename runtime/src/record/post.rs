@@ -3,7 +3,7 @@
 //! In: what a thread has for another. Out: a record of that one, and a receipt for its sender. Always: a post's name says who
 //! sent it; what a child inherits is named and not copied.
 
-use super::{Arrival, Content, Record, Terms};
+use super::{Arrival, Content, Record, Terms, Usage};
 use crate::id::{Number, PostId, ThreadId};
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,31 @@ pub enum PostBody {
     Closed,
     /// To a child: stop, with all below.
     Stop,
+    /// To a child: come into being, summarize, and close.
+    Summarize {
+        /// What it is made of: it inherits the parent's history.
+        birth: Box<Birth>,
+        /// The last record of the parent that the summary covers.
+        covers: Number,
+        /// How many of the oldest items of that history those are; the others are not inherited.
+        items: u64,
+    },
+    /// To the parent: the summary it wanted.
+    Summary {
+        /// The last record that it covers.
+        covers: Number,
+        /// What it says.
+        text: String,
+        /// What it cost.
+        usage: Usage,
+    },
+    /// To the parent: there is no summary.
+    SummaryFailed {
+        /// Why, in words.
+        why: String,
+        /// Whether what was to be summarized did not fit the model.
+        overflow: bool,
+    },
 }
 
 /// What a child is made of. Its parent's records are named and not copied.

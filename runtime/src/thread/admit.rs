@@ -15,7 +15,7 @@ impl Thread {
         if let Some(&first) = self.ids.get(&message.id) {
             return Outcome::Duplicate(first);
         }
-        if self.closed.is_some() {
+        if self.closed.is_some() || self.summarizes.is_some() {
             return Outcome::Refused(Refusal::Closed);
         }
         if self.is_full() {
@@ -62,6 +62,8 @@ impl Thread {
         self.end_late_calls(step);
         self.interrupted = step.number;
         self.stopped = step.number;
+        // A summary that is being made goes on, but nothing is asked again when it is there.
+        self.compaction.unfit = None;
         step.tell(Shown::Stopped);
         if subtree {
             self.living_children().iter().for_each(|child| self.post(step, *child, PostBody::Stop));

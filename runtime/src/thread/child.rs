@@ -75,6 +75,8 @@ impl Thread {
                 by: AnsweredBy::BuiltIn,
                 display: None,
             })));
+            // What it inherits and its task may be summarized when they do not fit; a summary repeats the task.
+            self.may_cut(1);
         }
         if let Some((cause, content)) = event {
             let item = Arc::new(Item::Event(Event::of(CallId { number: 1, index: 1 }, &cause, content)));
@@ -86,7 +88,7 @@ impl Thread {
     }
 
     /// Tells a child where it is.
-    fn place(&self, parent: ThreadId) -> String {
+    pub(super) fn place(&self, parent: ThreadId) -> String {
         format!(
             "You are the child thread {id}, made by the thread {parent}. Your path from the root, which is `child_of` if you \
              make children yourself, is {path}. Report with report_to_parent what your parent is to know, and when you are \

@@ -44,7 +44,8 @@ impl Thread {
             }
         }
         let living = self.living_children();
-        living.iter().for_each(|child| self.post(step, *child, PostBody::Close));
+        let summarizing = self.compaction.running.take().map(|attempt| attempt.child);
+        living.iter().chain(&summarizing).for_each(|child| self.post(step, *child, PostBody::Close));
         let (subscriptions, waiting) = self.end_subscriptions(step);
         if let Some(text) = report {
             self.report(step, text);

@@ -7,21 +7,23 @@ use super::{Answer, CALLS_KEPT_MAX, Call, Phase, Step, Thread};
 use crate::effect::{Outcome, Shown};
 use crate::history::{AnsweredBy, EVENT_TOOL, Item};
 use crate::id::{CallId, Number};
-use crate::record::{Block, Completion, End, Failure};
+use crate::record::{Block, Completion, End, Failure, FailureClass};
 use crate::tools::{self, Plan};
 use std::sync::Arc;
 
 impl Thread {
     pub(super) fn completion(&mut self, step: &mut Step, completion: Completion) -> Outcome {
-        let Completion { seen, blocks, end, usage, model: _ } = completion;
-        if self.is_stale(step, seen) {
+        if self.is_stale(step, completion.seen) {
             return Outcome::Duplicate(self.settled_at);
         }
+        self.summary_said(&completion);
+        let Completion { seen, blocks, end, usage, model: _ } = completion;
         self.settle(step, seen);
         let cut = end == End::Cut;
         let item = Arc::new(Item::Assistant { number: step.number, blocks: kept(blocks, cut), cut });
         let Item::Assistant { blocks, .. } = &*item else { unreachable!("the item was made an assistant's just now") };
         if !blocks.is_empty() {
+            self.may_cut(seen);
             self.history.push(item.clone());
         }
         step.tell(Shown::Turn { item: item.clone(), end, usage });
@@ -34,8 +36,16 @@ impl Thread {
         if self.is_stale(step, failure.seen) {
             return Outcome::Duplicate(self.settled_at);
         }
-        self.settle(step, failure.seen);
-        step.tell(Shown::Failure { class: failure.class, message: failure.message });
+        let Failure { seen, class, message, attempts: _ } = failure;
+        self.settle(step, seen);
+        let is_overflow = class == FailureClass::Overflow;
+        if let Some(summarizing) = &mut self.summarizes {
+            summarizing.trouble = Some((message.clone(), is_overflow));
+        } else if is_overflow {
+            self.unfit(step, seen, message);
+            return Outcome::Taken(step.number);
+        }
+        step.tell(Shown::Failure { class, message });
         Outcome::Taken(step.number)
     }
 
@@ -83,6 +93,8 @@ impl Thread {
                     AnsweredBy::Interrupted,
                     "Not started: interrupted by a new message. Call again if it is still wanted.",
                 ))
+            } else if let Some(refusal) = self.refuses_calls() {
+                Some(refusal)
             } else if let Some(too_late) = spent.then(|| self.is_too_late_for(name)).flatten() {
                 Some(too_late)
             } else if let Some(not_given) = self.was_not_given(name) {
@@ -119,6 +131,9 @@ impl Thread {
                     }
                     Some(Plan::Report(text)) => Some(self.report(step, text)),
                     Some(Plan::SendToChild { child, message }) => Some(self.send_to_child(step, &child, message)),
+                    Some(Plan::Pin(note)) => Some(self.pin(note)),
+                    Some(Plan::Unpin(id)) => Some(self.unpin(&id)),
+                    Some(Plan::Read { handle, offset, length }) => Some(self.read(&handle, offset, length)),
                     Some(Plan::ListChildren) => Some(self.list_children()),
                     Some(Plan::CancelSubscription(called)) => Some(self.cancel_subscription(step, &called)),
                     Some(Plan::Close { thread, report }) => {

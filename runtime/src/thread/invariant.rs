@@ -3,7 +3,7 @@
 //! In: a thread. Out: the first invariant that it breaks, by name. Always: costs a walk over the history, so tests and
 //! `doctor` call it and the hot path does not.
 
-use super::{Call, Fate, Phase, QUESTIONS_MAX, Thread};
+use super::{Call, Fate, NOTE_BYTES_MAX, NOTES_MAX, Phase, QUESTIONS_MAX, Thread};
 use crate::history::{History, Item};
 use crate::id::{CallId, Number};
 use crate::record::Block;
@@ -43,7 +43,7 @@ fn unanswered(history: &History) -> Result<BTreeSet<CallId>, String> {
                 let calls = u16::try_from(calls).map_err(|_| format!("turn {number} has {calls} calls"))?;
                 unanswered.extend((0..calls).map(|index| CallId { number: *number, index }));
             }
-            Item::User { .. } | Item::Event(_) => {}
+            Item::User { .. } | Item::Event(_) | Item::Summary(_) => {}
         }
     }
     Ok(unanswered)
@@ -55,7 +55,7 @@ type Invariant = fn(&Thread) -> Result<(), String>;
 // Methods and not functions: Hydro compiles a copy of this module's private functions, which sees no private fields.
 impl Thread {
     /// The invariants, in the order in which they are checked.
-    const INVARIANTS: [(&str, Invariant); 10] = [
+    const INVARIANTS: [(&str, Invariant); 11] = [
         ("every_call_has_one_result", Thread::every_call_has_one_result),
         ("every_answer_is_kept", Thread::every_answer_is_kept),
         ("one_order_per_thread", Thread::one_order_per_thread),
@@ -66,6 +66,7 @@ impl Thread {
         ("a_closed_thread_is_at_rest", Thread::a_closed_thread_is_at_rest),
         ("every_post_has_a_name", Thread::every_post_has_a_name),
         ("every_question_has_its_call", Thread::every_question_has_its_call),
+        ("a_summary_covers_no_open_call", Thread::a_summary_covers_no_open_call),
     ];
 
     /// In the history exactly the open calls have no answer, and in a prompt every call has one.
@@ -130,7 +131,7 @@ impl Thread {
                 Item::User { number, .. } => (&mut input_last, *number),
                 Item::Event(event) => (&mut input_last, event.id.number),
                 Item::Assistant { number, .. } => (&mut turn_last, *number),
-                Item::Result(_) => continue,
+                Item::Result(_) | Item::Summary(_) => continue,
             };
             if number <= *last || number > self.last {
                 return Err(format!("record {number} stands after {last}; the last one applied is {}", self.last));
@@ -253,6 +254,43 @@ impl Thread {
         let taken: BTreeSet<Number> = self.posts.values().copied().collect();
         if taken.len() != self.posts.len() || taken.last().is_some_and(|number| *number > self.last) {
             return Err("two posts have one record, or one that was not applied".to_owned());
+        }
+        Ok(())
+    }
+
+    /// A summary ends where no call is open, and stands at the beginning; notes are bounded; who waits for a summary has one
+    /// under way.
+    fn a_summary_covers_no_open_call(&self) -> Result<(), String> {
+        let (mut open, mut safe) = (0, BTreeSet::new());
+        for (position, item) in self.history.to_vec().into_iter().enumerate() {
+            match &**item {
+                Item::Assistant { blocks, .. } => {
+                    open += blocks.iter().filter(|block| matches!(block, Block::Call { .. })).count();
+                }
+                Item::Result(_) => open = open.saturating_sub(1),
+                Item::Summary(_) if position > 0 => return Err(format!("a summary is item {position}")),
+                Item::User { .. } | Item::Event(_) | Item::Summary(_) => {}
+            }
+            if open == 0 {
+                safe.insert(position + 1);
+            }
+        }
+        let cuts = &self.compaction.cuts;
+        let running = self.compaction.running.map(|attempt| attempt.cut);
+        if let Some(cut) = cuts.iter().chain(&running).find(|cut| !safe.contains(&cut.items)) {
+            return Err(format!("a call is open at {cut:?}"));
+        }
+        if !cuts.is_sorted_by(|earlier, later| earlier.items < later.items && earlier.seen <= later.seen)
+            || cuts.last().is_some_and(|cut| cut.seen > self.last)
+        {
+            return Err(format!("the places where a summary may end are out of order: {cuts:?}"));
+        }
+        let longest = self.notes.pinned.values().map(String::len).max().unwrap_or(0);
+        if self.notes.pinned.len() > NOTES_MAX || longest > NOTE_BYTES_MAX {
+            return Err(format!("{} notes are pinned, the longest of {longest} bytes", self.notes.pinned.len()));
+        }
+        if self.compaction.unfit.is_some() && !self.compaction.holds() && self.closed.is_none() {
+            return Err("a prompt waits for a summary that nobody makes".to_owned());
         }
         Ok(())
     }

@@ -18,22 +18,31 @@
 //! | what other threads of the tree send | `Post`, `Delivered` | `post`, with `child` and `close` |
 //! | what subscriptions produce | `Event` | `event` |
 //! | how much of everything it may have | `Bounds` | here |
+//! | what makes the history shorter | `Compact`, `Post` | `compact`, with `summarize`, `notes` and `long` |
 
 mod admit;
 mod ask;
 mod call;
 mod child;
 mod close;
+mod compact;
 mod complete;
 mod event;
 pub mod invariant;
+mod long;
+mod notes;
 mod open;
 mod post;
 mod sleep;
 mod standing;
+mod summarize;
 mod terms;
 mod why;
 
+pub use compact::{COVERED_PERCENT, GROWTH_PERCENT, HALVINGS_MAX, SUMMARY_PERCENT_MAX};
+pub use long::{FILE_SHOWN_BYTES_MAX, FITTED_BYTES_MAX, FITTED_PICTURE_BYTES_MAX};
+pub use long::{PICTURE_SHOWN_BYTES_MAX, READ_BYTES_MAX, RESULT_SHOWN_BYTES_MAX};
+pub use notes::{NOTE_BYTES_MAX, NOTES_MAX};
 pub use standing::{Standing, State};
 pub use why::Why;
 
@@ -44,10 +53,13 @@ use crate::port::Rest;
 use crate::record::{Arrival, Bounds, Cause, Committed, Content, Record, Terms};
 use ask::{Fate, Question};
 use child::{Child, Family};
+use compact::{Compaction, Unsummarized};
 use event::Subscription;
+use notes::Notes;
 use open::{Answer, Call, Chosen, Phase};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use summarize::Summarizing;
 
 /// How many calls of one turn are kept at all. More than any model makes; the number keeps a broken provider from
 /// overflowing the names of calls and outputs.
@@ -128,6 +140,21 @@ pub struct Thread {
     /// The terms on which it works, and the tokens that its completions and its children's shares have taken.
     terms: Terms,
     spent_tokens: u64,
+    /// What it knows of summaries of its history, and the one that it was itself made for.
+    compaction: Compaction,
+    summarizes: Option<Summarizing>,
+    /// What it pinned.
+    notes: Notes,
+    /// What was too long to be shown, by its handle.
+    left_out: BTreeMap<String, Arc<str>>,
+}
+
+/// What a child has from its ancestors: what their records make through the last that it inherits.
+#[derive(Default)]
+struct Inherited {
+    history: History,
+    notes: Notes,
+    left_out: BTreeMap<String, Arc<str>>,
 }
 
 /// What a record did.
@@ -148,18 +175,19 @@ impl Thread {
     /// A thread to which nothing has happened and which inherits what its ancestors' records make: the oldest ancestor
     /// first, each one's records through the last that the next one inherits.
     pub fn inheriting(id: ThreadId, ancestry: Vec<(ThreadId, Vec<Committed>)>) -> Self {
-        let mut history = History::default();
+        let mut above = Inherited::default();
         for (ancestor, records) in ancestry {
-            let mut thread = Self::on_top_of(ancestor, history);
+            let mut thread = Self::on_top_of(ancestor, above);
             for record in records {
                 thread.apply(record);
             }
-            history = thread.view();
+            above = Inherited { history: thread.view(), notes: thread.notes, left_out: thread.left_out };
         }
-        Self::on_top_of(id, history)
+        Self::on_top_of(id, above)
     }
 
-    fn on_top_of(id: ThreadId, history: History) -> Self {
+    fn on_top_of(id: ThreadId, above: Inherited) -> Self {
+        let Inherited { history, notes, left_out } = above;
         Self {
             id,
             name: None,
@@ -196,6 +224,10 @@ impl Thread {
             widest: Bounds::default(),
             terms: Terms::default(),
             spent_tokens: 0,
+            compaction: Compaction::default(),
+            summarizes: None,
+            notes,
+            left_out,
         }
     }
 
@@ -240,11 +272,13 @@ impl Thread {
             Record::Responded(question) => self.responded(&step, question),
             Record::Deadline { call, due_ms } => self.deadline(&mut step, call, due_ms),
             Record::View(update) => self.view_update(&mut step, update),
+            Record::Compact(compact) => self.compact(&mut step, compact),
         };
         // (b) Nobody sleeps beside an input that the model has not seen, whichever of the two came first.
         if !self.pending.is_empty() && self.only_sleeps() {
             self.release_open_calls(&mut step, AnsweredBy::Interrupted, "");
         }
+        self.end_summary(&mut step);
         // (c) The calls that this record made, and only they, are asked of the world.
         let made = CallId { number, index: 0 };
         step.effects.extend(self.open.range(made..).filter_map(|(&id, call)| call.asked(self, id)));
@@ -312,13 +346,16 @@ impl Thread {
         self.last
     }
 
-    /// What the model was asked about and what it said. The inputs that wait for its next turn are in [`Thread::prompt`].
+    /// What the model was asked about and what it said, or the summary of it. The inputs that wait for its next turn are in [`Thread::prompt`].
     pub fn history(&self) -> &History {
         &self.history
     }
 
     fn wants_completion(&self) -> bool {
-        self.triggered > self.settled.max(self.stopped) && self.open.is_empty() && self.closed.is_none()
+        self.triggered > self.settled.max(self.stopped)
+            && self.open.is_empty()
+            && self.closed.is_none()
+            && !self.compaction.holds()
     }
 
     /// The calls of which something is still expected.
@@ -371,9 +408,10 @@ impl Thread {
         self.pending.len() >= self.bounds.pending_max.get() as usize
     }
 
-    /// Adds something that the model has not seen, for its next turn.
+    /// Adds something that the model has not seen, for its next turn. Clients are told the whole of what is too long for it.
     fn enqueue(&mut self, number: Number, item: Arc<Item>) {
-        self.pending.push_back((number, item));
+        let shown = self.shown(&item);
+        self.pending.push_back((number, shown));
     }
 
     /// Puts into the history what a prompt that had seen `seen` held.

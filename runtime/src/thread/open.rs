@@ -131,7 +131,8 @@ impl Thread {
         self.turn_refused &= answer.by == AnsweredBy::Refusal;
         let held = answer.by == AnsweredBy::Interrupted && self.awaits_approval(&call);
         let item = Arc::new(Item::Result(answer.into_item(id, &call)));
-        self.history.push(item.clone());
+        let shown = self.shown(&item);
+        self.history.push(shown);
         step.tell(Shown::Result(item));
         if !held {
             self.take_back(step, id, &mut call);

@@ -4,7 +4,7 @@
 //! a post is owed until its receipt has come; the second delivery changes nothing and has its receipt all the same; a post
 //! that is not taken is routed on or told.
 
-use super::{Answer, Step, Thread};
+use super::{Answer, Step, Thread, Unsummarized};
 use crate::effect::{Effect, Outcome, Refusal, Shown};
 use crate::history::{AnsweredBy, Item};
 use crate::id::{PostId, ThreadId};
@@ -100,6 +100,12 @@ impl Thread {
                 }
                 self.child_closed(step, from);
             }
+            PostBody::Summarize { birth, covers, items } => return self.born_to_summarize(step, *birth, covers, items),
+            PostBody::Summary { covers: _, text, usage } => return self.summary(step, from, text, usage),
+            PostBody::SummaryFailed { why, overflow } => {
+                let how = if overflow { Unsummarized::Unfit } else { Unsummarized::Failed };
+                return self.not_summarized(step, from, why, how);
+            }
         }
         Outcome::Taken(step.number)
     }
@@ -127,7 +133,15 @@ impl Thread {
             PostBody::Close => self.child_closed(step, to),
             PostBody::Stop if why == Undelivered::Closed => self.child_closed(step, to),
             PostBody::Stop => step.tell(Shown::Undelivered { to, why }),
-            PostBody::Closed => {}
+            PostBody::Summarize { .. } => {
+                self.not_summarized(
+                    step,
+                    to,
+                    "The thread for the summary could not be made.".to_owned(),
+                    Unsummarized::Failed,
+                );
+            }
+            PostBody::Closed | PostBody::Summary { .. } | PostBody::SummaryFailed { .. } => {}
         }
         Outcome::Taken(step.number)
     }

@@ -22,7 +22,7 @@ pub struct Standing {
     pub last: Number,
     /// When that was received, in milliseconds since the Unix epoch.
     pub last_at_ms: u64,
-    /// How many items its history holds.
+    /// How many items its history holds, as its model sees it: a summary is one item.
     pub items: usize,
     /// How many inputs wait for its model's next turn.
     pub pending: usize,
@@ -92,6 +92,9 @@ impl Thread {
             State::Closed
         } else if self.wants_completion() {
             waits.push(Wait::Model { seen: self.last });
+            State::Thinking
+        } else if let Some(attempt) = self.compaction.running.filter(|_| self.compaction.holds()) {
+            waits.push(Wait::Summary { child: attempt.child, since_ms: attempt.since_ms });
             State::Thinking
         } else if self.open.values().any(|call| !call.is_sleep() && !matches!(call.phase, Phase::Asking(_))) {
             State::Working

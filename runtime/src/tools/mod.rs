@@ -9,12 +9,15 @@ use crate::record::Terms;
 pub mod cancel_subscription;
 pub mod close_thread;
 pub mod list_children;
+pub mod pin_note;
+pub mod read_result;
 pub mod report_to_parent;
 pub mod send_message_to_child;
 pub mod sleep;
 pub mod sleep_until;
 pub mod sleep_until_event_or_input;
 pub mod spawn_thread;
+pub mod unpin_note;
 
 /// A tool that acts on the thread itself.
 #[derive(Clone, Copy, Debug)]
@@ -69,10 +72,23 @@ pub enum Plan {
     CancelSubscription(String),
     /// The thread wants to know its children.
     ListChildren,
+    /// The thread keeps a note in view.
+    Pin(String),
+    /// The thread lets the note of this id go.
+    Unpin(String),
+    /// The thread wants to read what was too long to be shown.
+    Read {
+        /// What it is called.
+        handle: String,
+        /// Where to begin, in bytes.
+        offset: u64,
+        /// How much, in bytes.
+        length: Option<u64>,
+    },
 }
 
 /// All built-in tools.
-pub const BUILT_IN: [BuiltIn; 9] = [
+pub const BUILT_IN: [BuiltIn; 12] = [
     sleep::TOOL,
     sleep_until::TOOL,
     sleep_until_event_or_input::TOOL,
@@ -82,6 +98,9 @@ pub const BUILT_IN: [BuiltIn; 9] = [
     send_message_to_child::TOOL,
     list_children::TOOL,
     cancel_subscription::TOOL,
+    pin_note::TOOL,
+    unpin_note::TOOL,
+    read_result::TOOL,
 ];
 
 /// What a call of the built-in tool of this name does; nothing when there is none of this name.

@@ -16,7 +16,7 @@ use slackwater::{Builder, Runtime, RuntimeError};
 use slackwater_core::effect::Outcome;
 use slackwater_core::id::OutputId;
 use slackwater_core::port::{Query, Reply};
-use slackwater_core::record::{Content, Decision, Message, Origin, Proof, Record, Stop, Verdict};
+use slackwater_core::record::{Compact, CompactWhy, Content, Decision, Message, Origin, Proof, Record, Stop, Verdict};
 
 /// A link to one thread.
 pub(super) struct Link {
@@ -187,6 +187,24 @@ impl Link {
                 Ok(taken["number"].as_u64().unwrap_or_default())
             }
         }
+    }
+
+    /// Has the thread's history summarized.
+    pub(super) async fn compact(&mut self) -> Result<(), Failure> {
+        match &self.reach {
+            Reach::Here { runtime, .. } => {
+                let why = CompactWhy::ByHand;
+                let compact = Record::Compact(Compact { id: Shards::fresh_id(), origin: origin(), why });
+                let outcome = runtime.shards().submit(self.address.thread, compact).await.map_err(Failure::because)?;
+                if let Outcome::Refused(why) = outcome {
+                    return Err(Failure::Failed(format!("there is nothing to compact: {why:?}")));
+                }
+            }
+            Reach::There { client, .. } => {
+                client.compact(&self.path()).await.map_err(Failure::because)?;
+            }
+        }
+        Ok(())
     }
 
     /// The next event; never, while nothing was said. It may be dropped and called again without loss.

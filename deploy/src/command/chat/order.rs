@@ -17,6 +17,8 @@ pub(super) enum Order {
         /// Whether they are meant, too.
         subtree: bool,
     },
+    /// Have the history summarized.
+    Compact,
     /// Answer this question.
     Answer(u64, Decision),
 }
@@ -28,6 +30,7 @@ pub(super) fn read(line: &str, open: &[Value]) -> Result<Order, Failure> {
     match word {
         "/stop" if rest.is_empty() => Ok(Order::Stop { subtree: false }),
         "/stop" if rest == "all" => Ok(Order::Stop { subtree: true }),
+        "/compact" if rest.is_empty() => Ok(Order::Compact),
         "/approve" => {
             let number =
                 (!rest.is_empty()).then(|| rest.parse().map_err(|_| usage("/approve takes the number of a question")));

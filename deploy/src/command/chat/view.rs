@@ -99,6 +99,12 @@ impl View {
                 self.fresh_line();
                 output::note(format!("the model could not answer: {}", word("message")));
             }
+            "compacting" => self.note(format!("summarizing {} of the history", bytes(&told.data["bytes"]))),
+            "compacted" => {
+                let (before, after) = (bytes(&told.data["bytes_before"]), bytes(&told.data["bytes_after"]));
+                self.note(format!("the history is summarized: {before} before, {after} now"));
+            }
+            "not_compacted" => self.note(format!("the history is not summarized: {}", word("why"))),
             "stopped" => self.note("(stopped)"),
             "spawned" => self.note(format!("made the child {}", word("child"))),
             "report" => self.note(format!("\u{2190} report of {}: {}", word("from"), shortened(word("text")))),
@@ -131,6 +137,7 @@ impl View {
             let word = |field: &str| wait[field].as_str().unwrap_or_default();
             match word("on") {
                 "call" => self.note(format!("waits for {}", word("name"))),
+                "summary" => self.note("waits for a summary of the history"),
                 "timer" => self.note(format!("sleeps until {}", wait["due"].as_str().unwrap_or("its time is known"))),
                 "question" => self.note(question(wait)),
                 _ => {}
@@ -174,6 +181,14 @@ pub(super) fn items(standing: &Value) -> String {
     match standing["items"].as_u64().unwrap_or_default() {
         1 => "1 item".to_owned(),
         count => format!("{count} items"),
+    }
+}
+
+/// A number of bytes, in words.
+fn bytes(count: &Value) -> String {
+    match count.as_u64().unwrap_or_default() {
+        few @ 0..10_000 => format!("{few} bytes"),
+        many => format!("{} KB", many / 1_000),
     }
 }
 
