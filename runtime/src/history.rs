@@ -64,7 +64,7 @@ impl Item {
 pub struct Summary {
     /// The record that brought it.
     pub number: Number,
-    /// The last record of the thread that it covers; 0 when that is only what the thread inherited.
+    /// The last record of the thread that it covers; all that the thread inherited is covered, too.
     pub covers: Number,
     /// What the model wrote.
     pub text: String,

@@ -301,7 +301,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
     use super::*;
-    use crate::history::{Answered, AnsweredBy, Event};
+    use crate::history::{Answered, AnsweredBy, Event, Summary};
     use crate::id::{InputId, PostId, ThreadId};
     use crate::record::{Asks, Content};
     use crate::thread::ask::Question;
@@ -412,5 +412,20 @@ mod tests {
         let post = |from, number| PostId { from: ThreadId::from_bytes([from; 16]), number, index: 0 };
         caught("every_post_has_a_name", |t| t.posts.extend([(post(2, 1), 3), (post(2, 2), 3)]));
         caught("every_post_has_a_name", |t| t.posts.extend([(post(2, 1), 10)]));
+        caught("a_summary_covers_no_open_call", |t| t.may_cut(1));
+        caught("a_summary_covers_no_open_call", |t| {
+            let summary = Summary {
+                number: 9,
+                covers: 1,
+                text: "x".into(),
+                place: None,
+                notes: vec![],
+                subscriptions: vec![],
+                children: 0,
+            };
+            t.history = [user(1), Arc::new(Item::Summary(summary)), turn()].into_iter().collect();
+        });
+        caught("a_summary_covers_no_open_call", |t| t.compaction.unfit = Some("too long".into()));
+        caught("a_summary_covers_no_open_call", |t| t.notes.pinned.extend((0..40).map(|n| (n, String::new()))));
     }
 }
