@@ -41,6 +41,7 @@ pub(crate) enum Chance {
     Responded(Number),
     Deadline(Which, u64),
     View(Which),
+    Lost(Which),
     StopAll(u8),
     /// A receipt for the n-th post that is owed, and why it was refused.
     Delivered(usize, Option<Undelivered>),
@@ -99,6 +100,7 @@ fn chance() -> impl Strategy<Value = Chance> {
         1 => (0..60_u64).prop_map(Chance::Responded),
         2 => (which(), any::<u64>()).prop_map(|(w, due)| Chance::Deadline(w, due)),
         1 => which().prop_map(Chance::View),
+        1 => which().prop_map(Chance::Lost),
         1 => (0..9_u8).prop_map(Chance::StopAll),
         2 => (0..6_u8, 0..4_usize, 0..9_u64).prop_map(|(k, f, n)| Chance::Post(k, f, n)),
         2 => (0..4_usize, refused).prop_map(|(n, r)| Chance::Delivered(n, r)),
@@ -237,6 +239,7 @@ pub(crate) fn record(thread: &Thread, chance: Chance) -> Record {
             view_type: "diff".into(),
             content: "{}".into(),
         }),
+        Chance::Lost(w) => Record::Lost(which(w)),
         Chance::StopAll(id) => Record::StopAll(Stop { id: InputId(id.to_string()), origin: person() }),
         Chance::Post(kind, from, number) => {
             let owed = posts(thread);

@@ -194,6 +194,7 @@ fn is_unnamed(record: &Record) -> bool {
             | Record::Delivered(_)
             | Record::Responded(_)
             | Record::Deadline { .. }
+            | Record::Lost(_)
     )
 }
 
@@ -215,6 +216,7 @@ fn renumbered(mut record: Record) -> Record {
         | Record::Fired(call)
         | Record::Armed { call, .. }
         | Record::Deadline { call, .. }
+        | Record::Lost(call)
         | Record::View(ViewUpdate { call, .. })
         | Record::Asked(Question { call, .. }) => *call = recall(*call),
         Record::Answered(verdict) => verdict.question = first(verdict.question),

@@ -4,8 +4,7 @@
 //! Always: an answer names its question, and a question is answered once or withdrawn; text answers none. While a question is
 //! open its call asks nothing of the world, so that the thread may leave memory.
 
-use super::open::Chosen;
-use super::{Answer, Call, Phase, QUESTIONS_MAX, Step, Thread};
+use super::{Answer, Call, Chosen, Phase, QUESTIONS_MAX, Step, Thread};
 use crate::effect::{Effect, Outcome, Refusal, Shown};
 use crate::history::AnsweredBy;
 use crate::id::{CallId, Number};

@@ -4,13 +4,12 @@
 //! `doctor` call it and the hot path does not.
 
 use super::{
-    CALLS_PER_TURN_MAX, CHILDREN_LIVING_MAX, Call, EVENT_CHILDREN_MAX, EVENTS_QUEUED_MAX, PENDING_MAX, Phase,
+    CALLS_PER_TURN_MAX, CHILDREN_LIVING_MAX, Call, EVENT_CHILDREN_MAX, EVENTS_QUEUED_MAX, Fate, PENDING_MAX, Phase,
     QUESTIONS_MAX, REFUSED_TURNS_MAX, Thread,
 };
 use crate::history::{History, Item};
 use crate::id::{CallId, Number};
 use crate::record::Block;
-use crate::thread::ask::Fate;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Checks a whole thread.
@@ -266,7 +265,7 @@ mod tests {
     use crate::history::{Answered, AnsweredBy, Event};
     use crate::id::{InputId, PostId, ThreadId};
     use crate::record::{Asks, Content};
-    use crate::thread::ask::Question;
+    use crate::thread::Question;
     use std::sync::Arc;
 
     const CALL: CallId = CallId { number: 2, index: 0 };
