@@ -50,6 +50,8 @@ pub enum Effect {
     Respond(Respond),
     /// Tell the tools that a thread has closed. Best effort, once; never waited for.
     Close(ThreadId),
+    /// Ask a tool that has taken a call over whether it still knows it: after a start. Answered by `Record::Lost`, or not.
+    Check(Dispatch),
 }
 
 /// What is sent to the model, less what is the same for every thread of an agent (system text and tools). A prompt is

@@ -146,17 +146,26 @@ pub enum AnsweredBy {
     TimedOut,
     /// A person, who did not let the call happen.
     Denied,
+    /// The substitute for a call that its tool does not know any more.
+    Lost,
 }
 
 impl AnsweredBy {
     /// Whether the model should read the answer as a failure.
     pub fn is_error(self) -> bool {
-        matches!(self, AnsweredBy::ToolFailure | AnsweredBy::Refusal | AnsweredBy::TimedOut | AnsweredBy::Denied)
+        matches!(
+            self,
+            AnsweredBy::ToolFailure
+                | AnsweredBy::Refusal
+                | AnsweredBy::TimedOut
+                | AnsweredBy::Denied
+                | AnsweredBy::Lost
+        )
     }
 
     /// Whether it stands for a result that may still come.
     pub fn is_substitute(self) -> bool {
-        matches!(self, AnsweredBy::Interrupted | AnsweredBy::Cancelled | AnsweredBy::TimedOut)
+        matches!(self, AnsweredBy::Interrupted | AnsweredBy::Cancelled | AnsweredBy::TimedOut | AnsweredBy::Lost)
     }
 }
 

@@ -36,9 +36,13 @@ pub struct Rest {
     pub thread: ThreadId,
     /// The last record applied when it left. If later ones exist, the hint is void.
     pub through: Number,
-    /// Its timers: the sleeping calls and when they are due, in milliseconds since the Unix epoch.
+    /// Its timers: the sleeping calls and when they are due, in milliseconds since the Unix epoch. With [`NEVER`] in its place
+    /// a call is named that a tool has taken over, so that the tool can be asked at the next start whether it still knows it.
     pub timers: Vec<(CallId, u64)>,
 }
+
+/// In place of the moment at which a timer is due: there is no timer.
+pub const NEVER: u64 = u64::MAX;
 
 /// What the journal answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -129,6 +133,8 @@ pub enum ToTool {
     Respond(Respond),
     /// This thread has closed.
     Close(ThreadId),
+    /// Do you still know this call? Answered by `Record::Lost` if the tool says that it does not.
+    Check(Dispatch),
 }
 
 /// What the timers are asked.

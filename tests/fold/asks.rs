@@ -4,6 +4,7 @@ use crate::story::{Story, approval, asked, call, choice, person, say};
 use crate::tree::{ROOT, Tree};
 use slackwater_core::effect::{Effect, Outcome, Refusal, Shown, Wait};
 use slackwater_core::id::{CallId, InputId};
+use slackwater_core::port::NEVER;
 use slackwater_core::record::{Asks, Decision, PostBody, Record, Stop, ViewUpdate};
 use slackwater_core::thread::State;
 
@@ -148,7 +149,8 @@ fn an_approval_after_the_turn_is_done_and_its_result_wakes_the_thread() {
     story.accepted(2, 0);
     assert!(story.thread.rest().is_some());
     story.deadline(2, 0, 99_000);
-    assert_eq!(story.thread.rest().unwrap().timers, [(CallId { number: 2, index: 0 }, 99_000)]);
+    let call = CallId { number: 2, index: 0 };
+    assert_eq!(story.thread.rest().unwrap().timers, [(call, 99_000), (call, NEVER)]);
     assert_eq!(asked(&story.result(2, 0, "1.2 is out")), ["disarm 2.0"]);
     assert_eq!(story.prompt().unwrap().last().unwrap(), "event of deploy-id: 1.2 is out");
 }

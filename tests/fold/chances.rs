@@ -45,6 +45,7 @@ pub(crate) enum Chance {
     Responded(Number),
     Deadline(Which, u64),
     View(Which),
+    Lost(Which),
     StopAll(u8),
     /// The bounds are others from here on.
     Bounds(u8),
@@ -108,6 +109,7 @@ fn chance() -> impl Strategy<Value = Chance> {
         1 => (0..60_u64).prop_map(Chance::Responded),
         2 => (which(), any::<u64>()).prop_map(|(w, due)| Chance::Deadline(w, due)),
         1 => which().prop_map(Chance::View),
+        1 => which().prop_map(Chance::Lost),
         1 => (0..9_u8).prop_map(Chance::StopAll),
         1 => (1..9_u8).prop_map(Chance::Bounds),
         3 => (0..9_u8, 0..4_usize, 0..9_u64).prop_map(|(k, f, n)| Chance::Post(k, f, n)),
@@ -276,6 +278,7 @@ pub(crate) fn record(thread: &Thread, chance: Chance) -> Record {
             view_type: "diff".into(),
             content: "{}".into(),
         }),
+        Chance::Lost(w) => Record::Lost(which(w)),
         Chance::StopAll(id) => Record::StopAll(Stop { id: InputId(id.to_string()), origin: person() }),
         Chance::Post(kind, from, number) => {
             let owed = posts(thread);

@@ -127,6 +127,7 @@ fn effects_have_names() {
                 Effect::Disarm { call, .. } => assert!(arms.contains(&call), "only what was armed is disarmed"),
                 Effect::Prompt(_) | Effect::Cut { .. } => panic!("prompts are the owner's to send"),
                 Effect::Respond(respond) => assert!(respond.question < record.number, "it answers a question"),
+                Effect::Check(_) => panic!("only a start asks for it"),
                 Effect::Post(_) | Effect::Close(_) => panic!("the thread is alone"),
             }
         }
@@ -161,6 +162,7 @@ fn durable_before_act() {
                 Effect::Prompt(prompt) => prompt.seen,
                 Effect::Cut { seen, .. } => *seen,
                 Effect::Respond(respond) => respond.question,
+                Effect::Check(_) => panic!("only a start asks for it"),
                 Effect::Post(_) | Effect::Close(_) => panic!("the thread is alone"),
             };
             assert!(named >= 1 && named <= last, "{effect:?} after record {last}");

@@ -20,6 +20,7 @@ pub(crate) fn is_unnamed(record: &Record) -> bool {
             | Record::Responded(_)
             | Record::Bounds(_)
             | Record::Deadline { .. }
+            | Record::Lost(_)
     )
 }
 
@@ -41,6 +42,7 @@ pub(crate) fn renumbered(mut record: Record) -> Record {
         | Record::Fired(call)
         | Record::Armed { call, .. }
         | Record::Deadline { call, .. }
+        | Record::Lost(call)
         | Record::View(ViewUpdate { call, .. })
         | Record::Asked(Question { call, .. }) => *call = recall(*call),
         Record::Answered(verdict) => verdict.question = first(verdict.question),

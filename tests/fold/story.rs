@@ -214,6 +214,7 @@ fn line(item: &Item) -> String {
                 AnsweredBy::Cancelled => "cancelled",
                 AnsweredBy::TimedOut => "timed out",
                 AnsweredBy::Denied => "denied",
+                AnsweredBy::Lost => "lost",
             };
             format!("{by} {}: {}", answer.call, words(&answer.content))
         }
@@ -247,6 +248,7 @@ pub(crate) fn asked(applied: &Applied) -> Vec<String> {
             Some(format!("respond {} to {} at {}", respond.selected, respond.call, respond.url))
         }
         Effect::Close(thread) => Some(format!("close {thread}")),
+        Effect::Check(dispatch) => Some(format!("check {}", dispatch.call)),
         Effect::Cancel(dispatch) => Some(format!("cancel {} {}", dispatch.call, dispatch.name)),
         Effect::Arm { call, .. } => Some(format!("arm {call}")),
         Effect::Disarm { call, .. } => Some(format!("disarm {call}")),

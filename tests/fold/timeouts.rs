@@ -3,7 +3,8 @@
 use crate::story::{Story, approval, asked, call, choice, replay, say};
 use slackwater_core::effect::{Effect, Outcome, Refusal, Wait};
 use slackwater_core::id::CallId;
-use slackwater_core::record::Decision;
+use slackwater_core::port::NEVER;
+use slackwater_core::record::{Decision, Record};
 
 const CALL: CallId = CallId { number: 2, index: 0 };
 const TIMED_OUT: &str =
@@ -22,7 +23,7 @@ fn working() -> Story {
 #[test]
 fn a_deadline_is_kept_with_the_call() {
     let story = working();
-    assert_eq!(story.thread.rest().unwrap().timers, [(CALL, 60_000)]);
+    assert_eq!(story.thread.rest().unwrap().timers, [(CALL, 60_000), (CALL, NEVER)]);
     assert!(matches!(story.thread.owed()[..], [Effect::Arm { call: CALL, .. }]), "armed again after a crash");
     assert!(matches!(story.thread.standing().waits[..], [Wait::Call { due_ms: Some(60_000), .. }]));
 }
@@ -33,7 +34,7 @@ fn the_first_deadline_counts() {
     // The call was asked again after a crash, and the adapter counts anew.
     let again = story.deadline(2, 0, 90_000);
     assert_eq!(again.effects, []);
-    assert_eq!(story.thread.rest().unwrap().timers, [(CALL, 60_000)]);
+    assert_eq!(story.thread.rest().unwrap().timers, [(CALL, 60_000), (CALL, NEVER)]);
 }
 
 #[test]
@@ -111,6 +112,42 @@ fn a_call_that_was_approved_late_times_out_by_an_event() {
     assert!(prompt.last().unwrap().starts_with("event of build-id: Timed out"), "{prompt:?}");
     story.result(2, 0, "deployed all the same");
     assert_eq!(story.prompt().unwrap().last().unwrap(), "event of build-id: deployed all the same");
+}
+
+#[test]
+fn a_call_that_its_tool_has_lost_has_a_substitute() {
+    let mut story = working();
+    let checks = story.thread.checks();
+    assert!(matches!(&checks[..], [Effect::Check(dispatch)] if dispatch.call == CALL), "{checks:?}");
+    assert_eq!(asked(&story.apply(Record::Lost(CALL))), ["disarm 2.0"], "the tool need not be told");
+    let prompt = story.prompt().unwrap();
+    assert!(prompt[2].starts_with("lost 2.0: Lost by the tool"), "{prompt:?}");
+    assert_eq!(story.apply(Record::Lost(CALL)).effects, []);
+    story.result(2, 0, "found it");
+    assert_eq!(story.prompt().unwrap().last().unwrap(), "event of build-id: found it");
+}
+
+#[test]
+fn only_what_a_tool_has_taken_over_can_be_lost() {
+    let mut story = Story::new();
+    story.message("a", "both");
+    story.turn(1, vec![call("build", "{}"), call("deploy", "{}"), call("pick", "{}"), call("nap", "{}")]);
+    story.asks(2, 1, approval());
+    story.accepted(2, 2);
+    story.asks(2, 2, choice("which?"));
+    let checks: Vec<String> = story
+        .thread
+        .checks()
+        .into_iter()
+        .map(|effect| if let Effect::Check(dispatch) = effect { dispatch.call.to_string() } else { panic!() })
+        .collect();
+    assert_eq!(checks, ["2.2"], "a tool that waits for a choice has the call");
+    for index in [0, 1, 3, 9] {
+        assert_eq!(story.apply(Record::Lost(CallId { number: 2, index })).effects, [], "{index}");
+    }
+    assert!(!story.apply(Record::Lost(CallId { number: 2, index: 2 })).effects.is_empty());
+    let late = story.decides("x", 5, Decision::Choose { index: 0 });
+    assert_eq!(late.outcome, Outcome::Refused(Refusal::QuestionWithdrawn), "nobody is to choose any more");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::story::{
 use slackwater_core::effect::{Due, Effect, Outcome, Prompt, Shown};
 use slackwater_core::history::Item;
 use slackwater_core::id::{CallId, InputId, Number, PostId, ThreadId};
+use slackwater_core::port::NEVER;
 use slackwater_core::record::{
     Asks, Block, Committed, CompactWhy, Decision, End, Origin, Post, PostBody, Proof, Record, Stop, Undelivered, Usage,
 };
@@ -128,11 +129,17 @@ impl World {
             self.compare();
         }
         self.calls = false;
-        self.message();
-        self.settle();
-        while self.answer_something() {
+        // What comes late for a thread that was stopped is read with its next input.
+        loop {
+            self.message();
             self.settle();
-            self.compare();
+            while self.answer_something() {
+                self.settle();
+                self.compare();
+            }
+            if self.thread.standing().pending == 0 {
+                break;
+            }
         }
         self.all_is_answered();
     }
@@ -313,6 +320,14 @@ impl World {
             5 if !self.timers.contains_key(&id) => {
                 self.apply(Record::Deadline { call: id, due_ms: 1_935_644_400_000 });
             }
+            7 if accepted && !self.responding.contains_key(&id) => {
+                // The tool has lost it; it may answer all the same.
+                self.events += usize::from(self.held.contains(&id));
+                self.apply(Record::Lost(id));
+                self.held.remove(&id);
+                self.over(id);
+                self.late.push(id);
+            }
             6 => {
                 // What it asked before and has no answer to is not asked any more.
                 self.questions.retain(|_, (call, _)| *call != id);
@@ -418,6 +433,7 @@ impl World {
                 | Record::Fired(_)
                 | Record::Deadline { .. }
                 | Record::Responded(_)
+                | Record::Lost(_)
         );
         let before = self.view();
         let mut applied = self.apply(record.clone());
@@ -516,6 +532,7 @@ impl World {
                 }
             }
             Effect::Prompt(_) | Effect::Cut { .. } => panic!("prompts are the owner's to send"),
+            Effect::Check(_) => panic!("only a start asks for it"),
             Effect::Close(_) => panic!("nobody closes it"),
             Effect::Post(arrival) => match &arrival.record {
                 Record::Post(post) if matches!(post.body, PostBody::Summarize { .. }) => {
@@ -552,7 +569,10 @@ impl World {
         let in_flight =
             self.thread.prompt().is_some() || waiting.count() > 0 || unarmed || unborn || !self.responding.is_empty();
         assert_eq!(self.thread.rest().is_none(), in_flight);
-        let timers = self.timers.iter().map(|(id, due)| (*id, due.unwrap_or_default())).collect::<Vec<_>>();
+        let mut timers = self.timers.iter().map(|(id, due)| (*id, due.unwrap_or_default())).collect::<Vec<_>>();
+        // What tools have taken over is named, too.
+        timers.extend(self.asked.iter().filter(|(_, accepted)| **accepted).map(|(id, _)| (*id, NEVER)));
+        timers.sort_unstable();
         assert!(self.thread.rest().is_none_or(|rest| rest.timers == timers && rest.through == self.thread.last()));
     }
 

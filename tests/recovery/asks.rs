@@ -23,6 +23,10 @@ when = { message_contains = "doze" }
 call = [{ tool = "doze", arguments = { about = "{message}" } }]
 
 [[rule]]
+when = { message_contains = "look" }
+call = [{ tool = "look", arguments = { about = "{message}" } }]
+
+[[rule]]
 say = "Good day."
 "#;
 
@@ -131,4 +135,35 @@ async fn a_call_times_out_through_a_kill_and_its_late_result_is_an_event() {
     assert_eq!(thread.answers().values().flatten().collect::<Vec<_>>(), [&AnsweredBy::TimedOut]);
     let events = thread.thread.history().newest_first().filter(|item| matches!(&***item, Item::Event(_))).count();
     assert_eq!(events, 1);
+}
+
+/// A tool that has lost a call over a restart of both ends it with an explicit failure; one that knows it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_its_tool_has_forgotten_ends_after_a_restart() {
+    let place = tempfile::tempdir().unwrap();
+    let tools = RapServer::start(None).await;
+    let settings = Settings::new(place.path(), 214, SCRIPT, Some(tools.url()));
+    let client = Client::new(settings.url(""));
+    let accepted = |wait: &serde_json::Value| wait["on"] == "call" && wait["accepted"] == true;
+
+    let server = ready(&settings).await;
+    client.post("ops", "1", "look").await;
+    client.waits_on("ops", accepted).await;
+    within("it rests", async || (client.awake().await == Some(0)).then_some(())).await;
+    server.kill();
+
+    // The tool knows it.
+    let server = ready(&settings).await;
+    within("it rests again", async || (client.awake().await == Some(0)).then_some(())).await;
+    client.waits_on("ops", accepted).await;
+    server.kill();
+
+    tools.forget();
+    let server = ready(&settings).await;
+    client.idle("ops").await;
+    server.terminate();
+    let folded = records::read(&settings.directory).await;
+    let answers = folded[&id("ops")].answers();
+    assert_eq!(answers.values().flatten().collect::<Vec<_>>(), [&AnsweredBy::Lost]);
+    assert_eq!(tools.work().values().map(|work| work.asked).sum::<usize>(), 1, "it is not done again by itself");
 }

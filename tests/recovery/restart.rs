@@ -93,7 +93,11 @@ async fn only_threads_with_work_in_flight_are_awakened() {
 
     let (wake, resting) = told_at_start(&settings.directory).await;
     assert_eq!(wake, BTreeSet::from([id("hangs"), id("unheard")]), "these and nobody else have something in flight");
-    assert_eq!(resting, BTreeSet::from([id("naps"), id("hibernates")]), "these have timers");
+    assert_eq!(
+        resting,
+        BTreeSet::from([id("naps"), id("hibernates"), id("waits")]),
+        "these have timers, or a call of which a tool is asked whether it knows it still"
+    );
 
     // The second life is in this process, with a model that counts.
     let prompts: Arc<Mutex<BTreeMap<ThreadId, usize>>> = Arc::default();

@@ -37,6 +37,8 @@ struct Inner {
     answer_ms_max: Option<u64>,
     /// Whether invocations are heard and not acknowledged.
     deaf: AtomicBool,
+    /// Whether it says that it knows none of its calls.
+    forgetful: AtomicBool,
     ticks: AtomicU64,
     client: reqwest::Client,
     work: Mutex<BTreeMap<String, Work>>,
@@ -51,6 +53,7 @@ impl RapServer {
             url: format!("http://{}", listener.local_addr().unwrap()),
             answer_ms_max,
             deaf: AtomicBool::new(false),
+            forgetful: AtomicBool::new(false),
             ticks: AtomicU64::new(0),
             client: reqwest::Client::builder().no_proxy().build().unwrap(),
             work: Mutex::default(),
@@ -59,6 +62,7 @@ impl RapServer {
             .route("/.well-known/rap-toolset", get(toolset))
             .route("/invoke", post(invoke))
             .route("/choice", post(chosen))
+            .route("/tool_call_status", post(status))
             .route("/cancel_tool_call", post(async || StatusCode::OK))
             .with_state(server.clone());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
@@ -72,6 +76,11 @@ impl RapServer {
     /// Makes it hear invocations without acknowledging them, or acknowledge them again.
     pub fn set_deaf(&self, deaf: bool) {
         self.0.deaf.store(deaf, Ordering::SeqCst);
+    }
+
+    /// Makes it say that it knows none of its calls.
+    pub fn forget(&self) {
+        self.0.forgetful.store(true, Ordering::SeqCst);
     }
 
     /// Everything it was asked to do, by id.
@@ -136,6 +145,11 @@ async fn toolset(State(server): State<RapServer>) -> Json<Value> {
         tool("doze", json!({"timeoutMs": 500})),
     ];
     Json(json!({"name": "watch", "endpoint": format!("{}/invoke", server.0.url), "tools": tools}))
+}
+
+async fn status(State(server): State<RapServer>, Json(asked): Json<Value>) -> Json<Value> {
+    let known = server.work().contains_key(asked["tool_call_id"].as_str().unwrap());
+    Json(json!({"alive": known && !server.0.forgetful.load(Ordering::SeqCst)}))
 }
 
 async fn chosen(State(server): State<RapServer>, Json(said): Json<Value>) -> StatusCode {

@@ -37,7 +37,7 @@ pub struct Report {
     pub records_by_kind: BTreeMap<&'static str, u64>,
     /// How many threads have something in flight and are woken at the next start.
     pub unsettled: usize,
-    /// How many threads rest and have timers.
+    /// How many threads rest and have timers, or calls with tools.
     pub resting_with_timers: usize,
     /// What the last write left when it did not come to its end. It is cut at the next start; none of it was acknowledged.
     pub torn_tail: Option<TornTail>,
@@ -157,6 +157,7 @@ pub(super) fn kind_of(record: &Record) -> &'static str {
         Record::View(_) => "view",
         Record::StopAll(_) => "stop all",
         Record::Compact(_) => "compact",
+        Record::Lost(_) => "lost",
     }
 }
 

@@ -176,6 +176,7 @@ fn gist(record: &Record) -> String {
         Record::Answered(verdict) => format!("question {}: {:?}", verdict.question, verdict.answer),
         Record::Responded(question) => format!("question {question}"),
         Record::Deadline { call, due_ms } => format!("call {call} times out at {due_ms}"),
+        Record::Lost(call) => format!("call {call}"),
         Record::Compact(compact) => format!("{:?}", compact.why),
         Record::View(update) => format!("call {}: {}", update.call, update.view_type),
     }

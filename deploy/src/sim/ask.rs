@@ -33,6 +33,8 @@ impl World<'_> {
             ToWorld::Tool(ToTool::Respond(_)) => {
                 return broken("fan_out", "a tool is told of a choice for which it did not ask");
             }
+            // A service keeps the calls that it has taken over.
+            ToWorld::Tool(ToTool::Check(_)) => {}
             ToWorld::Tool(ToTool::Close(thread)) => {
                 self.tell(|world| format!("    the tools are told that {} has closed", world.sim.name(thread)));
             }

@@ -41,7 +41,8 @@ impl Job {
 }
 
 /// Does the jobs that are asked for until nobody can ask any more; then drops those under way. `perform` does one; `tell`
-/// tells the source what is not answered (cancellations, threads that have closed) and must not wait itself.
+/// tells the source what is not answered here (cancellations, threads that have closed, questions after a start) and must not
+/// wait itself.
 pub(super) async fn run<P, F, T>(
     mut asks: mpsc::UnboundedReceiver<ToTool>,
     at_a_time: usize,
@@ -80,7 +81,7 @@ pub(super) async fn run<P, F, T>(
                     });
                     tell(ToTool::Cancel(dispatch));
                 }
-                Some(close @ ToTool::Close(_)) => tell(close),
+                Some(notice @ (ToTool::Close(_) | ToTool::Check(_))) => tell(notice),
             },
             Some(ended) = running.join_next_with_id() => {
                 let id = match &ended {

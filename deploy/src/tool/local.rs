@@ -214,7 +214,7 @@ pub(super) fn start(
             }
         }
     };
-    // A cancelled call's future is dropped by the lane, and there is nobody else to tell.
+    // A cancelled call's future is dropped by the lane, and there is nobody else to tell or to ask.
     let lane = tokio::spawn(lane::run(receive, config.local_calls_max, outbox, perform, |_| {}));
     Ok(Local { asks, tools, lane })
 }

@@ -12,6 +12,7 @@
 //! | `schema` | checks a call's arguments, and refuses it when they do not fit |
 //! | `lane` | one source's calls: so many at a time, the rest in order |
 //! | `rap` | calls over HTTP, spelled in `wire`, tried again after a `pause` |
+//! | `status` | asks a server, after a start, whether it still knows the calls that it had taken over |
 //! | `keeper` | finds a server by `discovery`, and runs it if it is a `command` |
 //! | `local` | async Rust functions |
 //!
@@ -28,6 +29,7 @@ mod pause;
 mod rap;
 mod router;
 mod schema;
+mod status;
 mod terms;
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use super::outbox::{Outbox, failed, now_ms, refused};
 use super::schema::Schemas;
 use super::terms::Admitted;
 use super::wire::{CancelToolCall, CloseThread, Invocation, UserChoiceResponse};
-use super::{Error, lane, pause};
+use super::{Error, lane, pause, status};
 use crate::capability::CapabilityKey;
 use crate::catalog::Catalog;
 use serde::Serialize;
@@ -58,6 +58,7 @@ pub(super) struct Server {
     pub(super) asks: mpsc::UnboundedSender<ToTool>,
     keeper: JoinHandle<()>,
     lane: JoinHandle<()>,
+    checker: JoinHandle<()>,
 }
 
 /// The client of all servers. It never follows a redirect, which would turn an invocation into another request, and never
@@ -81,6 +82,8 @@ impl Server {
         let keeper = tokio::spawn(keeper::keep(source, shared.clone(), publish, doubt.clone()));
         let caller = Arc::new(Caller { label: label.clone(), state: state.clone(), doubt, shared: shared.clone() });
         let notices = Arc::new(Semaphore::new(NOTICES_MAX));
+        let (checks, to_check) = mpsc::unbounded_channel();
+        let checker = tokio::spawn(status::check(to_check, caller.clone()));
         let teller = caller.clone();
         let lane = tokio::spawn(lane::run(
             receive,
@@ -95,9 +98,14 @@ impl Server {
                     }
                 }
             },
-            move |ask| teller.clone().tell(ask, &notices),
+            move |ask| match ask {
+                ToTool::Check(dispatch) => {
+                    let _ = checks.send(dispatch);
+                }
+                ask => teller.clone().tell(ask, &notices),
+            },
         ));
-        Self { label, state, asks, keeper, lane }
+        Self { label, state, asks, keeper, lane, checker }
     }
 
     /// Whether it offers a tool of this name.
@@ -109,17 +117,19 @@ impl Server {
     pub(super) async fn stop(self) {
         drop(self.asks);
         self.keeper.abort();
+        self.checker.abort();
         let _ = self.lane.await;
         let _ = self.keeper.await;
+        let _ = self.checker.await;
     }
 }
 
 /// Does the calls of a server.
-struct Caller {
-    label: String,
-    state: watch::Receiver<State>,
+pub(super) struct Caller {
+    pub(super) label: String,
+    pub(super) state: watch::Receiver<State>,
     doubt: Arc<Notify>,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// Why an attempt failed, in words for the model.
@@ -256,7 +266,9 @@ impl Caller {
             ToTool::Close(thread) => {
                 self.notify("close_thread", CloseThread { thread_id: thread.to_string() }, notices);
             }
-            ToTool::Dispatch(_) | ToTool::Respond(_) => unreachable!("invariant: a lane does what is answered"),
+            ToTool::Dispatch(_) | ToTool::Respond(_) | ToTool::Check(_) => {
+                unreachable!("invariant: a lane does what is answered, and the checker asks")
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use super::local::Local;
 use super::outbox::{Outbox, refused};
 use super::rap::Server;
 use crate::catalog::Catalog;
+use slackwater_core::effect::Dispatch;
 use slackwater_core::port::ToTool;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +43,7 @@ impl Router {
     pub(super) async fn run(mut self) {
         let patience = Instant::now() + self.wait;
         let mut held: Vec<Job> = Vec::new();
+        let mut checks: Vec<Dispatch> = Vec::new();
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => break,
@@ -49,6 +51,7 @@ impl Router {
                     None => break,
                     Some(ToTool::Dispatch(dispatch)) => held.extend(self.route(Job::Call(dispatch), patience)),
                     Some(ToTool::Respond(respond)) => held.extend(self.route(Job::Respond(respond), patience)),
+                    Some(ToTool::Check(dispatch)) => checks.extend(self.check(dispatch)),
                     Some(ToTool::Close(thread)) => {
                         for server in &self.servers {
                             let _ = server.asks.send(ToTool::Close(thread));
@@ -63,6 +66,7 @@ impl Router {
                 },
                 () = self.changed.notified() => {
                     held = std::mem::take(&mut held).into_iter().filter_map(|job| self.route(job, patience)).collect();
+                    checks = std::mem::take(&mut checks).into_iter().filter_map(|check| self.check(check)).collect();
                 }
                 () = tokio::time::sleep_until(patience), if !held.is_empty() => {
                     held = std::mem::take(&mut held).into_iter().filter_map(|job| self.route(job, patience)).collect();
@@ -105,6 +109,17 @@ impl Router {
             }
         }
         None
+    }
+
+    /// Has a server say whether it still knows a call; or gives it back while nobody is known who could.
+    fn check(&self, dispatch: Dispatch) -> Option<Dispatch> {
+        match self.owner(&dispatch.name) {
+            Owner::One(lane) => {
+                let _ = lane.send(ToTool::Check(dispatch));
+                None
+            }
+            Owner::Shared | Owner::Nobody => Some(dispatch),
+        }
     }
 
     fn owner(&self, name: &str) -> Owner<'_> {

@@ -78,6 +78,13 @@ pub struct CancelToolCall {
     pub tool_call_id: String,
 }
 
+/// What is answered at `{server}/tool_call_status` to the same body as [`CancelToolCall`].
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct ToolCallStatus {
+    /// Whether the server still tracks the call.
+    pub alive: bool,
+}
+
 /// What is posted to `{server}/close_thread`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CloseThread {

@@ -6,10 +6,10 @@
 
 use crate::effect::{Effect, Outcome, Refusal};
 use crate::id::{Number, ThreadId};
-use crate::port::{FromJournal, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
+use crate::port::{FromJournal, NEVER, Rest, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
 use crate::record::{Arrival, Committed, Record};
 use crate::thread::Thread;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One item for one of the ports.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,6 +118,8 @@ pub struct Awake {
     threads: BTreeMap<ThreadId, Slot>,
     /// Those that something happened to in this tick.
     touched: Vec<ThreadId>,
+    /// Those that are recalled because the process has started.
+    starting: BTreeSet<ThreadId>,
     /// The number of threads that was told last.
     told: usize,
 }
@@ -160,11 +162,21 @@ impl Awake {
                 self.touched.push(thread);
                 self.recalled(thread, records, ancestry, out);
             }
-            FromJournal::Wake { thread, last } => self.recall(thread, last + 1, Vec::new(), out),
+            FromJournal::Wake { thread, last } => {
+                self.starting.insert(thread);
+                self.recall(thread, last + 1, Vec::new(), out);
+            }
             FromJournal::Refused(arrival, why) => refuse(arrival, why, out),
-            FromJournal::Resting(rest) => out.extend(rest.timers.into_iter().map(|(call, due_ms)| {
-                ToWorld::Timer(ToTimer::Arm { thread: rest.thread, call, due: crate::effect::Due::At(due_ms) })
-            })),
+            FromJournal::Resting(Rest { thread, through, timers }) => {
+                let (calls, timers): (Vec<_>, Vec<_>) = timers.into_iter().partition(|(_, due_ms)| *due_ms == NEVER);
+                out.extend(timers.into_iter().map(|(call, due_ms)| {
+                    ToWorld::Timer(ToTimer::Arm { thread, call, due: crate::effect::Due::At(due_ms) })
+                }));
+                if !calls.is_empty() {
+                    self.starting.insert(thread);
+                    self.recall(thread, through + 1, Vec::new(), out);
+                }
+            }
             FromJournal::Reply(ticket, reply) => out.push(ToWorld::Gateway(ToGateway::Reply(ticket, reply))),
         }
     }
@@ -225,12 +237,16 @@ impl Awake {
                     // The effects of these records left before; what of them is still owed is said by the fold itself.
                     thread.apply(record);
                 }
-                let owed = thread.owed();
+                let mut owed = thread.owed();
+                if self.starting.remove(&id) {
+                    owed.extend(thread.checks());
+                }
                 let mut present = Present::new(thread);
                 held.into_iter().for_each(|record| present.apply(record, out));
                 // What came meanwhile may have settled some of it: a result of a call that would be asked again, the timer
                 // that woke the thread.
-                let still = present.thread.owed();
+                let mut still = present.thread.owed();
+                still.extend(present.thread.checks());
                 route_all(owed.into_iter().filter(|effect| still.contains(effect)).collect(), out);
                 self.threads.insert(id, Slot::Present(Box::new(present)));
             }
@@ -304,5 +320,6 @@ fn route_all(effects: Vec<Effect>, out: &mut Vec<ToWorld>) {
         Effect::Post(arrival) => ToWorld::Post(arrival),
         Effect::Respond(respond) => ToWorld::Tool(ToTool::Respond(respond)),
         Effect::Close(thread) => ToWorld::Tool(ToTool::Close(thread)),
+        Effect::Check(dispatch) => ToWorld::Tool(ToTool::Check(dispatch)),
     }));
 }

@@ -1,6 +1,6 @@
 //! What tools answer: that they took a call over, how long it may take, its result.
 //!
-//! In: `Accepted`, `Deadline`, `View`, `Result`, and the timer of a deadline. Out: the call's one answer in the history, or an
+//! In: `Accepted`, `Deadline`, `View`, `Lost`, `Result`, and the timer of a deadline. Out: the call's one answer in the history, or an
 //! event if it comes after a substitute. Always: a result answers a call that the thread made; the second result of a call
 //! changes nothing, and neither does a second deadline.
 
@@ -52,6 +52,26 @@ impl Thread {
             self.triggered = step.number;
         }
         true
+    }
+
+    /// A tool knows nothing of a call any more that it had taken over.
+    pub(super) fn lost(&mut self, step: &mut Step, id: CallId) -> Outcome {
+        if !self.with_tools().any(|(known, _)| known == id) {
+            return Outcome::Taken(step.number);
+        }
+        let text = "Lost by the tool: it does not know this call any more, and whether it did anything is not known. If its \
+            result still comes, it arrives as an event.";
+        if let Some(mut call) = self.answer(step, id, Answer::text(AnsweredBy::Lost, text)) {
+            call.phase = Phase::Dropped;
+            self.substituted.insert(id, call);
+        } else if let Some(mut call) = self.substituted.remove(&id) {
+            self.take_back(step, id, &mut call);
+            self.notice(step, &call.cause(), text.to_owned());
+            call.phase = Phase::Dropped;
+            self.substituted.insert(id, call);
+            self.triggered = step.number;
+        }
+        Outcome::Taken(step.number)
     }
 
     /// A tool has something for clients that show views.

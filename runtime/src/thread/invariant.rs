@@ -304,7 +304,7 @@ mod tests {
     use crate::history::{Answered, AnsweredBy, Event, Summary};
     use crate::id::{InputId, PostId, ThreadId};
     use crate::record::{Asks, Content};
-    use crate::thread::ask::Question;
+    use crate::thread::Question;
     use std::sync::Arc;
 
     const CALL: CallId = CallId { number: 2, index: 0 };

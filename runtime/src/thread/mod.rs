@@ -12,7 +12,7 @@
 //! | --- | --- | --- |
 //! | what users ask | `Message`, `Stop`, `StopAll` | `admit` |
 //! | what models answer | `Completion`, `Failure` | `complete` |
-//! | what tools answer | `Accepted`, `Result`, `Deadline`, `View` | `call`, with `open` |
+//! | what tools answer | `Accepted`, `Result`, `Deadline`, `View`, `Lost` | `call`, with `open` |
 //! | what people are asked, and answer | `Asked`, `Answered`, `Responded` | `ask` |
 //! | what timers say | `Armed`, `Fired` | `sleep` |
 //! | what other threads of the tree send | `Post`, `Delivered` | `post`, with `child` and `close` |
@@ -49,7 +49,7 @@ pub use why::Why;
 use crate::effect::{Due, Effect, Outcome, Output, Prompt, Shown};
 use crate::history::{AnsweredBy, Event, History, Item};
 use crate::id::{CallId, InputId, Number, OutputId, PostId, ThreadId};
-use crate::port::Rest;
+use crate::port::{NEVER, Rest};
 use crate::record::{Arrival, Bounds, Cause, Committed, Content, Record, Terms};
 use ask::{Fate, Question};
 use child::{Child, Family};
@@ -273,6 +273,7 @@ impl Thread {
             Record::Deadline { call, due_ms } => self.deadline(&mut step, call, due_ms),
             Record::View(update) => self.view_update(&mut step, update),
             Record::Compact(compact) => self.compact(&mut step, compact),
+            Record::Lost(call) => self.lost(&mut step, call),
         };
         // (b) Nobody sleeps beside an input that the model has not seen, whichever of the two came first.
         if !self.pending.is_empty() && self.only_sleeps() {
@@ -318,6 +319,20 @@ impl Thread {
         calls.chain(self.due().map(arm)).chain(posts).collect()
     }
 
+    /// What to ask after a start: whether the tools that have taken calls over still know them.
+    pub fn checks(&self) -> Vec<Effect> {
+        self.with_tools().map(|(id, call)| Effect::Check(call.dispatch(self, id))).collect()
+    }
+
+    /// The calls that tools have taken over and that are waited for.
+    fn with_tools(&self) -> impl Iterator<Item = (CallId, &Call)> {
+        self.calls().filter(|(_, call)| match call.phase {
+            Phase::Accepted => true,
+            Phase::Asking(_) => !self.awaits_approval(call),
+            _ => false,
+        })
+    }
+
     /// Whether a completion of a prompt that had seen `seen` should be cut: somebody wrote or stopped the thread since.
     pub fn interrupts(&self, seen: Number) -> bool {
         self.interrupted > seen
@@ -337,6 +352,7 @@ impl Thread {
                 Phase::Accepted | Phase::Dozing | Phase::Asking(_) | Phase::Dropped => {}
             }
         }
+        timers.extend(self.with_tools().map(|(id, _)| (id, NEVER)));
         timers.sort_unstable();
         Some(Rest { thread: self.id, through: self.last, timers })
     }

@@ -153,3 +153,41 @@ async fn every_server_is_told_once_that_a_thread_has_closed_and_none_is_waited_f
     assert_eq!(running.next().await, Record::Accepted(id(1)));
     assert_eq!(one.seen("invoke")[0]["thread_ancestors"], json!([thread().to_string()]));
 }
+
+#[tokio::test]
+async fn a_call_is_lost_only_when_its_server_says_so() {
+    let gone = Reaction::Status(200, r#"{"alive": false}"#);
+    for (reactions, lost) in [
+        (vec![gone.clone()], true),
+        (vec![Reaction::Status(503, ""), Reaction::Status(500, ""), gone], true),
+        (vec![Reaction::Status(200, r#"{"alive": true}"#)], false),
+        (vec![Reaction::Status(200, r#"{"alive": "no"}"#)], false),
+        (vec![Reaction::Status(404, r#"{"alive": false}"#)], false),
+    ] {
+        let server = annotated(json!({}), &reactions).await;
+        let mut running = ready(&[&server]).await;
+        running.to.put(ToTool::Check(dispatch(4, "work", "{}")));
+        server.has_seen("status", reactions.len()).await;
+        let asked = json!({"thread_id": thread().to_string(), "tool_call_id": id(4).effect_id(thread())});
+        assert!(server.seen("status").iter().all(|body| *body == asked));
+        if lost {
+            assert_eq!(running.next().await, Record::Lost(id(4)));
+        }
+        // Nothing more is said of it.
+        running.call(5, "work", "{}");
+        assert_eq!(running.next().await, Record::Accepted(id(5)));
+    }
+}
+
+/// The server comes up again after us.
+#[tokio::test]
+async fn a_server_that_is_not_there_yet_is_asked_when_it_is() {
+    let (socket, address) = reserve("127.0.0.1:0");
+    let base = format!("http://{address}");
+    let mut running = run(config(&[ServerConfig { url: Some(base), ..ServerConfig::default() }]), Vec::new());
+    running.to.put(ToTool::Check(dispatch(4, "work", "{}")));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let gone = Reaction::Status(200, r#"{"alive": false}"#);
+    let _server = TestServer::on(socket.listen(16).unwrap(), |base| manifest(base, &["work"]), &[gone]);
+    assert_eq!(running.next().await, Record::Lost(id(4)));
+}

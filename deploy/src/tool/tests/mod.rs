@@ -102,6 +102,13 @@ impl TestServer {
                 }),
             )
             .route(
+                "/tool_call_status",
+                post(|State(script): State<Script>, Json(body): Json<Value>| async move {
+                    script.seen.lock().unwrap().push(("status", body));
+                    react(&script).await
+                }),
+            )
+            .route(
                 "/answer",
                 post(|State(script): State<Script>, Json(body): Json<Value>| async move {
                     script.seen.lock().unwrap().push(("answer", body));
