@@ -10,6 +10,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+#[path = "fold/accounts.rs"]
+mod accounts;
 #[path = "fold/asks.rs"]
 mod asks;
 #[path = "fold/bounds.rs"]
@@ -44,6 +46,8 @@ mod restart;
 mod sleeps;
 #[path = "fold/story.rs"]
 mod story;
+#[path = "fold/tape.rs"]
+mod tape;
 #[path = "fold/terms.rs"]
 mod terms;
 #[path = "fold/timeouts.rs"]

@@ -4,8 +4,8 @@
 //! Always: every input has a text of its own, and at the end everybody answers what is left.
 
 use crate::story::{call, message, person, result, say};
+use crate::tape::Tape;
 use crate::tree::{ROOT, Tree, close, report, spawn};
-use crate::world::Tape;
 use proptest::test_runner::TestRunner;
 use slackwater_core::effect::{Due, Effect, Outcome, Shown};
 use slackwater_core::id::{CallId, InputId, ThreadId};
@@ -208,7 +208,7 @@ impl Life {
 /// An input that was taken reaches a model, or the thread that closes over it says how many it had not seen.
 #[test]
 fn nothing_is_dropped_silently() {
-    let (config, total) = (crate::world::budget(), Cell::new(0));
+    let (config, total) = (crate::tape::budget(), Cell::new(0));
     let lives = proptest::collection::vec(proptest::num::u8::ANY, 20..400);
     let outcome = TestRunner::new(config).run(&lives, |choices| {
         let acts = choices.len() / 2;

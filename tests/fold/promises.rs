@@ -1,7 +1,8 @@
 //! The promises of the design (section 3) that the fold can keep, each under its own name.
 
 use crate::story::{Story, call, committed, message, person, replay, say};
-use crate::world::{Tape, World};
+use crate::tape::Tape;
+use crate::world::World;
 use slackwater_core::effect::{Effect, Outcome, Wait};
 use slackwater_core::id::{CallId, InputId, Number, OutputId};
 use slackwater_core::record::{Record, Stop};

@@ -6,7 +6,8 @@
 use crate::chances::{Chance, Which, chances, lived, record};
 use crate::renumber::{is_unnamed, items, renumbered, rewait};
 use crate::story::{committed, replay};
-use crate::world::{Tape, World};
+use crate::tape::Tape;
+use crate::world::World;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use slackwater_core::effect::{Effect, Outcome, Shown};
@@ -22,7 +23,7 @@ fn for_any<S: Strategy>(name: &str, strategy: S, holds: impl Fn(S::Value) -> usi
 where
     S::Value: Clone,
 {
-    let config = crate::world::budget();
+    let config = crate::tape::budget();
     let (cases, applied) = (config.cases, AtomicUsize::new(0));
     let outcome = TestRunner::new(config).run(&strategy, |value| {
         applied.fetch_add(holds(value), Ordering::Relaxed);

@@ -5,55 +5,19 @@
 
 use crate::compact::{by_hand, crossed, overflow};
 use crate::story::{
-    CALLS_PER_TURN_MAX, approval, call, choice, committed, completion, failure, message, person, question, replay,
-    result, say, verdict,
+    CALLS_PER_TURN_MAX, approval, call, choice, committed, completion, failure, message, person, question, result, say,
+    verdict,
 };
+use crate::tape::Tape;
 use slackwater_core::effect::{Due, Effect, Outcome, Prompt, Shown};
 use slackwater_core::history::Item;
 use slackwater_core::id::{CallId, InputId, Number, PostId, ThreadId};
-use slackwater_core::port::NEVER;
 use slackwater_core::record::{
     Asks, Block, Committed, CompactWhy, Decision, End, Origin, Post, PostBody, Proof, Record, Stop, Undelivered, Usage,
 };
 use slackwater_core::thread::{Applied, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Choices, from a list that proptest can shrink or without end.
-pub(crate) enum Tape {
-    /// Ends in zeros.
-    Written(std::vec::IntoIter<u8>),
-    /// A linear congruential generator.
-    Endless(u64),
-}
-
-impl Tape {
-    pub(crate) fn written(choices: Vec<u8>) -> Self {
-        Tape::Written(choices.into_iter())
-    }
-
-    pub(crate) fn endless(seed: u64) -> Self {
-        Tape::Endless(seed)
-    }
-
-    /// A number below `bound`.
-    pub(crate) fn pick(&mut self, bound: usize) -> usize {
-        match self {
-            Tape::Written(choices) => usize::from(choices.next().unwrap_or(0)) % bound,
-            Tape::Endless(state) => {
-                *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (*state >> 33) as usize % bound
-            }
-        }
-    }
-}
-
-/// How many lives a property is tried on: 2,000, or what `SLACKWATER_FOLD_CASES` says. With 17,000 the invariants are checked
-/// after a million records of `any_records_keep_the_invariants` alone.
-pub(crate) fn budget() -> proptest::test_runner::Config {
-    let cases = std::env::var("SLACKWATER_FOLD_CASES").ok().map(|cases| cases.parse().expect("it is a number"));
-    proptest::test_runner::Config { failure_persistence: None, cases: cases.unwrap_or(2_000), ..Default::default() }
-}
 
 pub(crate) struct World {
     pub(crate) thread: Thread,
@@ -62,30 +26,30 @@ pub(crate) struct World {
     /// Whether the process may die; replaying costs the whole history.
     pub(crate) crashes: bool,
     /// The prompt under way, and whether the model was told to cut it.
-    prompt: Option<(Prompt, bool)>,
+    pub(crate) prompt: Option<(Prompt, bool)>,
     /// Calls that tools were asked to do, and whether they took them over.
-    asked: BTreeMap<CallId, bool>,
+    pub(crate) asked: BTreeMap<CallId, bool>,
     /// Calls that were cancelled and may be answered all the same.
     late: Vec<CallId>,
     /// Questions that wait for an answer, by their numbers, and whether each is one for an approval.
     questions: BTreeMap<Number, (CallId, bool)>,
     /// Calls whose tool is to be told what was chosen.
-    responding: BTreeMap<CallId, Number>,
+    pub(crate) responding: BTreeMap<CallId, Number>,
     approved: BTreeSet<CallId>,
     /// Calls that a message came before while they waited for an approval: what becomes of them is an event.
-    held: BTreeSet<CallId>,
+    pub(crate) held: BTreeSet<CallId>,
     /// Timers; those without a moment are not armed yet.
-    timers: BTreeMap<CallId, Option<u64>>,
+    pub(crate) timers: BTreeMap<CallId, Option<u64>>,
     /// The messages taken, and how many late results.
-    messages: Vec<Number>,
-    events: usize,
+    pub(crate) messages: Vec<Number>,
+    pub(crate) events: usize,
     /// Whether histories get too long, and what makes a summary: its thread, and whether its birth was taken.
     pub(crate) summaries: bool,
-    summarizer: Option<(Post, ThreadId, bool)>,
+    pub(crate) summarizer: Option<(Post, ThreadId, bool)>,
     /// What summaries have covered: messages, and how many events; and whether one was made since the prompt under way.
-    covered: (Vec<Number>, usize),
+    pub(crate) covered: (Vec<Number>, usize),
     pub(crate) summarized: usize,
-    rewritten: bool,
+    pub(crate) rewritten: bool,
     /// Whether the model still makes calls.
     calls: bool,
     inputs: usize,
@@ -446,21 +410,6 @@ impl World {
         assert_eq!(self.view(), before);
     }
 
-    /// How far the model's view reaches: by the pieces that can only grow.
-    fn view(&self) -> (usize, usize, Option<usize>) {
-        let standing = self.thread.standing();
-        (standing.items, standing.pending, self.thread.prompt().map(|prompt| prompt.history.len()))
-    }
-
-    /// The process dies: prompts under way end, and what the fold still owes is asked again, under the same names.
-    fn crash(&mut self) {
-        let thread = replay(&self.records);
-        assert!(thread == self.thread, "apply_is_deterministic: a replay gives another thread");
-        self.thread = thread;
-        self.prompt = None;
-        self.rewritten = false;
-    }
-
     /// The owner's part at the end of a tick: cuts the prompt under way or sends the one that is wanted.
     fn settle(&mut self) {
         match &mut self.prompt {
@@ -544,49 +493,5 @@ impl World {
                 other => panic!("the thread is alone: {other:?}"),
             },
         }
-    }
-
-    /// What the fold says is owed is what the world has open; and the thread may rest exactly when that is nothing.
-    fn compare(&self) {
-        let owed: BTreeSet<CallId> = self
-            .thread
-            .owed()
-            .iter()
-            .filter_map(|effect| match effect {
-                Effect::Dispatch(dispatch) => Some(dispatch.call),
-                Effect::Arm { call, .. } => Some(*call),
-                Effect::Respond(respond) => Some(respond.call),
-                Effect::Post(_) => None,
-                other => panic!("{other:?} is not owed"),
-            })
-            .collect();
-        let waiting = self.asked.iter().filter(|(_, accepted)| !**accepted).map(|(id, _)| *id);
-        let open: BTreeSet<CallId> =
-            waiting.clone().chain(self.timers.keys().copied()).chain(self.responding.keys().copied()).collect();
-        assert_eq!(owed, open);
-        let unarmed = self.timers.values().any(Option::is_none);
-        let unborn = self.summarizer.as_ref().is_some_and(|(_, _, born)| !born);
-        let in_flight =
-            self.thread.prompt().is_some() || waiting.count() > 0 || unarmed || unborn || !self.responding.is_empty();
-        assert_eq!(self.thread.rest().is_none(), in_flight);
-        let mut timers = self.timers.iter().map(|(id, due)| (*id, due.unwrap_or_default())).collect::<Vec<_>>();
-        // What tools have taken over is named, too.
-        timers.extend(self.asked.iter().filter(|(_, accepted)| **accepted).map(|(id, _)| (*id, NEVER)));
-        timers.sort_unstable();
-        assert!(self.thread.rest().is_none_or(|rest| rest.timers == timers && rest.through == self.thread.last()));
-    }
-
-    /// Nothing accepted was dropped: every message and every late result stands in the history once, in order.
-    fn all_is_answered(&self) {
-        assert_eq!(self.thread.standing().pending, 0, "the model has seen everything");
-        assert!(self.held.is_empty(), "what was held is done, denied or withdrawn");
-        let items = self.thread.history().to_vec();
-        let users =
-            items.iter().filter_map(|item| if let Item::User { number, .. } = &***item { Some(*number) } else { None });
-        let mut covered = self.covered.0.clone();
-        covered.sort_unstable();
-        assert_eq!(covered.into_iter().chain(users).collect::<Vec<_>>(), self.messages);
-        let events = items.iter().filter(|item| matches!(&****item, Item::Event(_))).count();
-        assert_eq!(self.covered.1 + events, self.events);
     }
 }
