@@ -10,7 +10,7 @@ mod world;
 
 use hydro_lang::prelude::*;
 use slackwater_core::effect::{Outcome, Refusal};
-use slackwater_core::id::CallId;
+use slackwater_core::id::{CallId, InputId};
 use slackwater_core::port::{FromGateway, FromJournal, ToTimer};
 use slackwater_core::record::*;
 use slackwater_core::thread::State;
@@ -184,7 +184,7 @@ fn agent_loop_in_every_schedule() {
         world.assert_at_rest(&[a], 2);
     });
 
-    situation!("three calls, a steer, an approval and a timer", 0, |world| {
+    situation!("three calls, a steer, an approval and a timer", 5427, |world| {
         ends.from_gateway.send(message(1, 1, "all three"));
         world.settle(&ends).await;
         let three = ["build", "slow", "deploy"].map(|name| (name, "{}".to_owned()));

@@ -9,6 +9,8 @@ call = [{ tool = 'start_build', arguments = { target = 'all' } }]
 [[rule]]
 when = { result_of = 'start_build' }
 say = 'Then it is not built.'
+[[rule]]
+say = 'You are welcome.'
 ";
 
 #[test]
@@ -55,5 +57,5 @@ fn a_question_is_answered_from_the_command_line() {
     assert_eq!(said.status, 0, "{}", said.err);
     // It went on while the server ran; what was denied was not done.
     let said = place.run(&["chat", "thanks"]);
-    assert_eq!(said.status, 0, "{}", said.err);
+    assert_eq!((said.status, said.out.as_str()), (0, "You are welcome.\n"), "{}", said.err);
 }
