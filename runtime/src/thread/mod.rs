@@ -79,7 +79,8 @@ pub const EVENT_CHILDREN_MAX: usize = 8;
 /// How many events of one subscription wait for such a child, or for a digest. More are refused.
 pub const EVENTS_QUEUED_MAX: usize = 1_000;
 
-/// How many questions a thread keeps, answered ones included. More are refused.
+/// How many questions a thread keeps. The oldest that is answered or withdrawn is forgotten for a new one; when all wait for
+/// an answer, a new one is refused.
 pub const QUESTIONS_MAX: usize = 10_000;
 
 /// What a child that is made for an event is told.
@@ -139,7 +140,7 @@ pub struct Thread {
     events: BTreeMap<(CallId, InputId), Number>,
     /// The last record that the prompt before the open calls had seen: no call was open after it.
     safe: Number,
-    /// What people were asked, by the number of the record, as long as it lives.
+    /// What people were asked, by the number of the record.
     questions: BTreeMap<Number, Question>,
     /// Records from which an event follows that is no call's result: that one is denied, or timed out, or is not done.
     noticed: BTreeSet<Number>,
