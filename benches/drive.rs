@@ -96,7 +96,9 @@ impl Drive {
                 _ = tool.receive.recv_many(&mut calls, TAKE_MAX) => for asked in calls.drain(..) {
                     match asked {
                         ToTool::Dispatch(dispatch) => play.work(&dispatch, tool, gateway),
-                        ToTool::Cancel(_) => unreachable!("nobody interrupts"),
+                        ToTool::Cancel(_) | ToTool::Respond(_) | ToTool::Close(_) | ToTool::Check(_) => {
+                            unreachable!("nobody interrupts, asks or closes")
+                        }
                     }
                 },
                 _ = gateway.receive.recv_many(&mut told, TAKE_MAX) => {

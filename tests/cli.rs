@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+#[path = "cli/asks.rs"]
+mod asks;
 #[path = "cli/chat.rs"]
 mod chat;
 #[path = "cli/demo.rs"]
@@ -27,6 +29,9 @@ fn help_teaches() {
         (vec![], ["Examples:", "SLACKWATER_<SECTION>_<FIELD>", "Exit status"]),
         (vec!["serve"], ["Examples:", "[default: 127.0.0.1:7070]", "SIGTERM"]),
         (vec!["chat"], ["Examples:", "[default: chat]", "Ctrl-C"]),
+        (vec!["approve"], ["Examples:", "<QUESTION>", "[default: the one that runs on the data directory]"]),
+        (vec!["deny"], ["Examples:", "--reason", "the model reads it"]),
+        (vec!["choose"], ["Examples:", "<CHOICE>", "its place from 0"]),
         (vec!["demo"], ["--keep", "no key and no network", "Exit status"]),
         (vec!["graph"], ["Examples:", "[default: mermaid]", "[default: standard output]"]),
         (vec!["doctor"], ["Examples:", "changes nothing", "Exit status"]),

@@ -10,7 +10,7 @@ mod world;
 
 use hydro_lang::prelude::*;
 use slackwater_core::effect::{Outcome, Refusal};
-use slackwater_core::id::CallId;
+use slackwater_core::id::{CallId, InputId};
 use slackwater_core::port::{FromGateway, FromJournal, FromModel, ToTimer};
 use slackwater_core::record::*;
 use slackwater_core::thread::State;
@@ -182,6 +182,53 @@ fn agent_loop_in_every_schedule() {
         assert_eq!(view.iter().filter(|line| line.starts_with("BuiltIn")).count(), 1, "every_call_has_one_result");
         assert_eq!(view.last().unwrap(), "model: up");
         world.assert_at_rest(&[a], 2);
+    });
+
+    situation!("three calls, a steer, an approval and a timer", 5427, |world| {
+        ends.from_gateway.send(message(1, 1, "all three"));
+        world.settle(&ends).await;
+        let three = ["build", "slow", "deploy"].map(|name| (name, "{}".to_owned()));
+        ends.from_model.send(many_calls(&world.prompt(), &three));
+        world.settle(&ends).await;
+        let [build, slow, deploy] = std::mem::take(&mut world.calls).try_into().unwrap();
+        let asks = Asks::Approval { reason: "it is destructive".into() };
+        let asked = Record::Asked(Question { call: deploy.call, origin: Origin::runtime(), asks });
+        let deadline = Record::Deadline { call: slow.call, due_ms: 60_000 };
+        ends.from_tool.send_many([
+            accepted(&build),
+            arrival(None, a, deadline),
+            accepted(&slow),
+            arrival(None, a, asked),
+        ]);
+        world.settle(&ends).await;
+        let rest = world.rests.last().unwrap();
+        let question = rest.through;
+        assert!(rest.timers.contains(&(slow.call, 60_000)), "an_idle_thread_is_data: {rest:?}");
+        // All of it comes at once; only the user's own words have an order.
+        let (id, answer) = (InputId("yes".into()), Decision::Approve);
+        let verdict = Record::Answered(Verdict { id, origin: Origin::runtime(), question, answer });
+        ends.from_gateway.send_many([message(1, 2, "faster"), FromGateway::Submit(arrival(Some(3), a, verdict))]);
+        ends.from_timer.send(arrival(None, a, Record::Fired(slow.call)));
+        ends.from_tool.send(Arrival { ticket: None, ..result(0, &build, "built").into_submit().unwrap() });
+        world.settle(&ends).await;
+        let approved = world.calls.pop().unwrap();
+        assert!(approved.approved && approved.call == deploy.call && world.calls.is_empty(), "it is done once");
+        ends.from_gateway.send(result(4, &approved, "deployed"));
+        world.settle(&ends).await;
+        while let Some(prompt) = world.prompts.pop() {
+            let cut = world.cuts.contains(&prompt.seen);
+            ends.from_model.send(if cut { completion(&prompt, vec![], End::Cut) } else { says(&prompt, "well") });
+            world.settle(&ends).await;
+        }
+        let view = world.view(a).join("\n");
+        for said in ["user: faster", ": built", ": deployed"] {
+            assert_eq!(view.matches(said).count(), 1, "every_call_has_one_result: {said} in\n{view}");
+        }
+        // The call that was too slow, and the one that the message came before if it did.
+        let stood_in = view.matches("Timed out; ").count() + view.matches("Interrupted by a new message; ").count();
+        assert_eq!(stood_in, 1 + view.matches("event of build: built").count(), "{view}");
+        assert!(view.ends_with("model: well"), "the model has seen all of it: {view}");
+        world.assert_at_rest(&[a], 4);
     });
 
     situation!("a child is made, reports and closes", 27, |world| {

@@ -1,12 +1,12 @@
 //! The rules of questions to people: approvals, choices, authorizations, and stops of a subtree (behaviour, section 4).
 
-use crate::story::{Story, approval, asked, call, choice, person, say};
+use crate::story::{Story, approval, asked, call, choice, committed, person, question, say, verdict};
 use crate::tree::{ROOT, Tree};
 use slackwater_core::effect::{Effect, Outcome, Refusal, Shown, Wait};
 use slackwater_core::id::{CallId, InputId};
 use slackwater_core::port::NEVER;
 use slackwater_core::record::{Asks, Decision, PostBody, Record, Stop, ViewUpdate};
-use slackwater_core::thread::State;
+use slackwater_core::thread::{QUESTIONS_MAX, State, Thread, invariant};
 
 const HELD: &str = "interrupted 2.0: Interrupted by a new message before it was approved. The question stays open: if it is \
     approved later, the call is done and its result arrives as an event. Do not call it again.";
@@ -323,15 +323,49 @@ fn a_thread_that_closes_withdraws_its_questions_and_tells_the_tools() {
     tree.deliver();
     tree.turn(child, vec![call("deploy", "{}")]);
     let number = tree.threads[&child].last();
-    tree.apply(child, crate::story::question(CallId { number, index: 0 }, approval()));
+    tree.apply(child, question(CallId { number, index: 0 }, approval()));
     tree.message(child, "never mind");
     let close = format!(r#"{{"thread_id":"{child}"}}"#);
     tree.turn(child, vec![call("close_thread", &close)]);
     assert!(tree.asked.contains(&Effect::Close(child)));
     let cancels = tree.asked.iter().filter(|effect| matches!(effect, Effect::Cancel(_))).count();
     assert_eq!(cancels, 0, "no tool has heard of the call");
-    let late = tree.apply(child, crate::story::verdict("x", number + 1, Decision::Approve));
+    let late = tree.apply(child, verdict("x", number + 1, Decision::Approve));
     assert_eq!(late.outcome, Outcome::Refused(Refusal::Closed));
+}
+
+/// Answered and withdrawn questions make room; when all are open, there is none.
+#[test]
+fn questions_are_bounded() {
+    let mut story = Story::new();
+    story.message("a", "ask");
+    story.turn(1, vec![call("one", "{}"), call("two", "{}")]);
+    story.accepted(2, 0);
+    let mut thread = story.thread.clone();
+    let ask = |thread: &mut Thread, index, asks| {
+        let record = question(CallId { number: 2, index }, asks);
+        thread.apply(committed(thread.last() + 1, record)).outcome
+    };
+    let first = thread.last() + 1;
+    for number in 0..=QUESTIONS_MAX {
+        let outcome = ask(&mut thread, 0, choice(&format!("is it {number}?")));
+        assert!(matches!(outcome, Outcome::Taken(_)), "{number}: {outcome:?}");
+    }
+    invariant::check(&thread).unwrap();
+    let answer = |thread: &mut Thread, question| {
+        let record = verdict("x", question, Decision::Choose { index: 0 });
+        thread.apply(committed(thread.last() + 1, record)).outcome
+    };
+    assert_eq!(refused(&answer(&mut thread, first)), Refusal::NoSuchQuestion, "it is forgotten");
+    assert_eq!(refused(&answer(&mut thread, first + 1)), Refusal::QuestionWithdrawn);
+    let last = thread.last() - 2;
+    assert!(matches!(answer(&mut thread, last), Outcome::Taken(_)));
+    // What a tool is being told is not forgotten.
+    ask(&mut thread, 1, approval());
+    assert_eq!(thread.owed().len(), 1);
+    thread.apply(committed(thread.last() + 1, Record::Responded(last)));
+    assert_eq!(thread.owed(), []);
+    invariant::check(&thread).unwrap();
 }
 
 /// Three calls, one steer, one approval and one timer, in every order in which they can come: all is answered once, the

@@ -37,6 +37,7 @@
 //! | duplicates | up to [`Bounds::duplicates`] inputs, results and model's answers come once more, any time later |
 //! | where a cut finds a completion | before any chunk, after each, or just finished |
 //! | whether a tool obeys a cancellation | both |
+//! | people | a question that a tool's call asks ([`Sim::needs_approval`]) is answered any time later, or not at all: [`Sim::approve`], [`Sim::deny`] |
 //! | model failures | up to [`Bounds::model_failures`] prompts fail after all retries |
 //! | crashes | up to [`Bounds::crashes`], at every commit: before the sync, within it (each length of the batch kept), after it with each beginning of what follows done |
 //!

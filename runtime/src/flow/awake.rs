@@ -230,6 +230,7 @@ impl Awake {
         let Some(Slot::Recalling(held)) = self.threads.remove(&id) else {
             panic!("invariant: one_order_per_thread: the history of {id} came without being asked for");
         };
+        let is_start = self.starting.remove(&id);
         match records {
             Ok(records) => {
                 let mut thread = Thread::inheriting(id, ancestry);
@@ -238,7 +239,7 @@ impl Awake {
                     thread.apply(record);
                 }
                 let mut owed = thread.owed();
-                if self.starting.remove(&id) {
+                if is_start {
                     owed.extend(thread.checks());
                 }
                 let mut present = Present::new(thread);

@@ -71,11 +71,18 @@ impl Thread {
             Phase::Asking(known) => Some(*known),
             Phase::Accepted | Phase::Responding(_) => None,
         };
-        if self.questions.len() >= QUESTIONS_MAX {
-            return Outcome::Refused(Refusal::QueueFull);
-        }
         if let Some(known) = replaced {
             self.withdraw(known);
+        }
+        if self.questions.len() >= QUESTIONS_MAX && !self.forget_a_question() {
+            if is_approval && self.open.contains_key(&id) {
+                let text = format!(
+                    "Not done: {QUESTIONS_MAX} questions wait for an answer, which is the most. Wait until some have one."
+                );
+                self.answer(step, id, Answer::refusal(text));
+                return Outcome::Taken(step.number);
+            }
+            return Outcome::Refused(Refusal::QueueFull);
         }
         let call = self.call_mut(id).expect("invariant: the call was found just now");
         call.phase = Phase::Asking(step.number);
@@ -87,6 +94,18 @@ impl Thread {
         step.tell(Shown::Question { question: step.number, call: id, name, arguments, asks: asks.clone() });
         self.questions.insert(step.number, Question { call: id, asks, since_ms: step.at_ms, fate: Fate::Open });
         Outcome::Taken(step.number)
+    }
+
+    /// Forgets the oldest question that nobody needs any more, if there is one.
+    fn forget_a_question(&mut self) -> bool {
+        let is_needed = |(number, question): &(&Number, &Question)| {
+            let call = self.open.get(&question.call).or_else(|| self.substituted.get(&question.call));
+            let is_told =
+                matches!(call.map(|call| &call.phase), Some(Phase::Responding(chosen)) if chosen.question == **number);
+            question.fate == Fate::Open || is_told
+        };
+        let found = self.questions.iter().find(|asked| !is_needed(asked)).map(|(number, _)| *number);
+        found.is_some_and(|number| self.questions.remove(&number).is_some())
     }
 
     /// A person has answered.

@@ -68,7 +68,8 @@ pub const CALLS_KEPT_MAX: usize = 4_096;
 /// How many children `list_children` names.
 pub const CHILDREN_LISTED_MAX: usize = 100;
 
-/// How many questions a thread keeps, answered ones included. More are refused.
+/// How many questions a thread keeps. The oldest that is answered or withdrawn is forgotten for a new one; when all wait for
+/// an answer, a new one is refused.
 pub const QUESTIONS_MAX: usize = 10_000;
 
 /// What a child that is made for an event is told.
@@ -128,7 +129,7 @@ pub struct Thread {
     events: BTreeMap<(CallId, InputId), Number>,
     /// The last record that the prompt before the open calls had seen: no call was open after it.
     safe: Number,
-    /// What people were asked, by the number of the record, as long as it lives.
+    /// What people were asked, by the number of the record.
     questions: BTreeMap<Number, Question>,
     /// Records from which an event follows that is no call's result: that one is denied, or timed out, or is not done.
     noticed: BTreeSet<Number>,
