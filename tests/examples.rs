@@ -84,17 +84,18 @@ async fn the_triage_agent_handles_each_pull_request_in_a_child_and_hears_what_ma
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_assistant_sleeps_through_the_night_and_asks_in_the_morning() {
+async fn the_assistant_waits_for_its_approval_until_morning() {
     let lines = Lines::default().of(async |lines| night_approval::story(|line| lines.add(line)).await.unwrap()).await;
-    for (at, says) in [
-        ("23:30", "user: Release 1.2 when I have agreed. Good night."),
-        ("23:30", "waits for its timer, 2030-03-15T07:00:00Z"),
-        ("08:00", "model: Good morning. May I deploy 1.2?"),
-        ("08:05", "user: yes"),
-        ("08:05", "deploy: 1.2 deployed"),
-        ("08:05", "model: 1.2 is out."),
-    ] {
-        place(&lines, &format!("{at}  {says}"));
-    }
-    place(&lines, "THE NIGHT: 0 prompts, 0 threads in memory");
+    let order = [
+        "23:30  question 3, approval: deploy({\"version\":\"1.2\"})?",
+        "23:40  user: Is it out?",
+        "23:40  model: Not yet: it waits for an approval.",
+        "THE NIGHT: 0 prompts, 0 threads in memory",
+        "08:00  program answers question 3: approve",
+        "08:00  event of deploy: 1.2 deployed",
+        "08:00  model: 1.2 is out.",
+    ];
+    let places: Vec<usize> = order.iter().map(|says| place(&lines, says)).collect();
+    assert!(places.is_sorted(), "{lines:#?}");
+    assert_eq!(lines.iter().filter(|line| line.contains("1.2 deployed")).count(), 1, "{lines:#?}");
 }

@@ -8,7 +8,7 @@ use crate::gateway::{Event, Shards, SubmitError, Subscription};
 use slackwater_core::effect::{Outcome, Refusal, Shown};
 use slackwater_core::history::Item;
 use slackwater_core::id::{Number, OutputId, ThreadId};
-use slackwater_core::record::{Block, Content, Message, Origin, Proof, Record};
+use slackwater_core::record::{Block, Content, Decision, Message, Origin, Proof, Record, Verdict};
 
 /// Why a conversation does not go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,8 +17,8 @@ pub enum ConversationError {
     /// The message was not taken, or nobody knows.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// The message changes nothing.
-    #[error("the message was refused: {0:?}")]
+    /// The message or answer changes nothing.
+    #[error("it was refused: {0:?}")]
     Refused(Refusal),
     /// The model could not answer; what was sent stays, and the next message tries again.
     #[error("the model could not answer: {0}")]
@@ -66,6 +66,20 @@ impl Conversation {
                 }
                 Ok(number)
             }
+            Outcome::Refused(why) => Err(ConversationError::Refused(why)),
+        }
+    }
+
+    /// Answers a question that the thread has asked a person ([`Shown::Question`], [`slackwater_core::effect::Wait::Question`]);
+    /// returns the answer's number once it is durable.
+    ///
+    /// # Errors
+    /// When it was not taken, or nobody knows; when the question is not open any more, or the answer is none to it.
+    pub async fn answer(&mut self, question: Number, answer: Decision) -> Result<Number, ConversationError> {
+        let origin = Origin { who: "program".to_owned(), proof: Proof::Process };
+        let verdict = Verdict { id: Shards::fresh_id(), origin, question, answer };
+        match self.shards.submit(self.address.thread, Record::Answered(verdict)).await? {
+            Outcome::Taken(number) | Outcome::Duplicate(number) => Ok(number),
             Outcome::Refused(why) => Err(ConversationError::Refused(why)),
         }
     }

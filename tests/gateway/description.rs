@@ -193,7 +193,7 @@ async fn what_is_answered_is_as_described() {
             }
         }
     }
-    assert_eq!(called, 20, "every operation with every example, but for the stream");
+    assert_eq!(called, 21, "every operation with every example, but for the stream");
 }
 
 #[tokio::test]

@@ -90,6 +90,11 @@ pub fn line(shown: &Output) -> String {
         "result" => format!("{}: {}", word("name"), word("text")),
         "event" | "report" => format!("event of {}: {}", word("name"), word("text")),
         "spawned" => format!("made the child {}", word("child")),
+        "question" => {
+            let asks = ["reason", "prompt", "url"].iter().find_map(|field| data[*field].as_str()).unwrap_or_default();
+            format!("question {}, {}: {}({})? {asks}", data["question"], word("kind"), word("name"), data["arguments"])
+        }
+        "answer" => format!("{} answers question {}: {}", word("who"), data["question"], word("answer")),
         "failure" => format!("the model could not answer: {}", word("message")),
         "waiting" => {
             let waits = data["waits"].as_array().into_iter().flatten().map(|wait| match wait["on"].as_str() {
@@ -98,6 +103,7 @@ pub fn line(shown: &Output) -> String {
                     format!("its timer, {}", wait["due"].as_str().unwrap_or("whose time is not known yet"))
                 }
                 Some("input") => "any input".to_owned(),
+                Some("question") => format!("a person's answer to question {}", wait["question"]),
                 on => on.unwrap_or_default().to_owned(),
             });
             format!("waits for {}", waits.collect::<Vec<_>>().join(", "))
