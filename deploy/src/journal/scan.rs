@@ -87,16 +87,16 @@ impl Scan {
     fn read(&mut self, disk: &dyn Disk, segment: u32) -> io::Result<()> {
         self.lost.clear();
         let error = match disk.read_at(segment, 0, &mut self.last) {
-            Ok(read) => {
-                self.last.truncate(read);
-                return Ok(());
-            }
+            Ok(read) if read == self.last.len() => return Ok(()),
+            // The segment was that long a moment ago. To take what is missing for a torn tail would be to cut it.
+            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) if is_lost(&error) => error,
             Err(error) => return Err(error),
         };
         for (index, piece) in self.last.chunks_mut(PIECE_BYTES).enumerate() {
             let start = index * PIECE_BYTES;
             match disk.read_at(segment, start as u64, piece) {
+                Ok(read) if read < piece.len() => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) => {}
                 Err(error) if is_lost(&error) => {
                     piece.fill(0);

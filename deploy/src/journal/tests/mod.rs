@@ -6,6 +6,7 @@
 
 mod ancestry;
 mod bytes;
+mod crash;
 mod crafted;
 mod damage;
 mod disks;
