@@ -3,7 +3,7 @@
 //! In: a directory that nobody uses. Out: a [`Report`], for people and for programs. Always: changes nothing; reads every
 //! record and folds every thread.
 
-use super::chain::{self, Ancestry, Unread};
+use super::chain::{self, Ancestry, Source, Unread};
 use super::damage::{Damage, DamageEffect, TornTail};
 use super::directory::FileDisk;
 use super::disk::Disk;
@@ -102,7 +102,7 @@ impl Report {
             return Ok(());
         };
         let read = chain::inherited(thread, Number::MAX, |id, before| match scan.index.get(&id) {
-            Some(head) => chain::read(disk, id, head, before, || false),
+            Some(head) => chain::read(Source { disk, dictionaries: &scan.dictionaries }, id, head, before, || false),
             None => Ok(Vec::new()),
         });
         match read {

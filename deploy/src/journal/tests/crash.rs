@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 /// How many images are looked at when the environment does not say.
 const BUDGET: usize = 2_500;
 
-const SMALL: Options = Options { segment_max_bytes: 4096, group_max_bytes: 4096 };
+fn small() -> Options {
+    Options { segment_max_bytes: 4096, group_max_bytes: 4096, ..Options::default() }
+}
 
 /// What a workload does, one step after another.
 #[derive(Clone, Debug)]
@@ -21,6 +23,10 @@ enum Step {
     Append(Vec<u8>, usize),
     /// A thread comes to rest.
     Rest(u8),
+    /// The index is written down.
+    Checkpoint,
+    /// All threads are packed, and what that leaves behind is removed.
+    Pack,
     /// A clean end, and a new start.
     Reopen,
 }
@@ -42,12 +48,14 @@ fn workload(seed: u64) -> Vec<Step> {
     let mut choices = Choices(seed);
     let mut steps = vec![Step::Append(vec![1, 2, 3], 200)];
     for _ in 0..14 {
-        steps.push(match choices.below(10) {
+        steps.push(match choices.below(12) {
             0..=5 => {
                 let threads = (0..=choices.below(3)).map(|_| 1 + choices.below(5) as u8).collect();
                 Step::Append(threads, choices.below(1_500))
             }
-            6..=8 => Step::Rest(1 + choices.below(5) as u8),
+            6..=7 => Step::Rest(1 + choices.below(5) as u8),
+            8 => Step::Checkpoint,
+            9..=10 => Step::Pack,
             _ => Step::Reopen,
         });
     }
@@ -68,7 +76,7 @@ impl Story {
 }
 
 fn try_start(disk: &FaultDisk) -> Option<Run> {
-    let (from, to, handle) = Journal::open(disk.clone(), SMALL).ok()?.start().unwrap();
+    let (from, to, handle) = Journal::open(disk.clone(), small()).ok()?.start().unwrap();
     Some(Run { from, to, handle })
 }
 
@@ -95,6 +103,9 @@ async fn work(disk: &FaultDisk, steps: &[Step]) -> Story {
                 run.to.put(ToJournal::Rest(rest(thread(*n), story.last(thread(*n)))));
             }
             Step::Rest(_) => {}
+            // Whether they succeed is the disk's affair; nothing depends on it.
+            Step::Checkpoint => drop(run.handle.checkpoint().await),
+            Step::Pack => drop(run.handle.pack().await),
             Step::Reopen => {
                 if run.handle.close().await.is_err() {
                     return story;
@@ -126,7 +137,8 @@ async fn append(run: &mut Run, arrivals: Vec<Arrival>) -> Option<Vec<Committed>>
 
 /// Opens what is left, compares, goes on, and opens it once more.
 async fn check(disk: &FaultDisk, story: &Story, what: &str) {
-    let journal = Journal::open(disk.clone(), SMALL).unwrap_or_else(|error| panic!("{what}: {error}"));
+    same_without_checkpoint(&disk.image(), what);
+    let journal = Journal::open(disk.clone(), small()).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(journal.damages(), [], "{what}: a failing disk is no damage");
     let mut expected = BTreeMap::new();
     let (from, to, handle) = journal.start().unwrap();
@@ -145,6 +157,8 @@ async fn check(disk: &FaultDisk, story: &Story, what: &str) {
     run.close().await;
     let mut run = try_start(disk).unwrap_or_else(|| panic!("{what}: opens again"));
     run.started().await;
+    assert!(run.handle.pack().await, "{what}: all can be packed");
+    same_without_checkpoint(&disk.image(), what);
     for (thread, expected) in &expected {
         let records = run.recall(*thread).await.unwrap_or_else(|damage| panic!("{what}, again: {damage}"));
         assert_eq!(compare(&records, expected, what).len(), expected.len(), "{what}: {thread}, opened again");
@@ -160,6 +174,17 @@ fn compare(records: &[Committed], sent: &[Arrival], what: &str) -> Vec<Arrival> 
         assert_eq!(&record.arrival, sent, "{what}");
     }
     records.iter().map(|record| record.arrival.clone()).collect()
+}
+
+/// A checkpoint changes nothing but the time that it takes to open.
+fn same_without_checkpoint(image: &BTreeMap<u32, Vec<u8>>, what: &str) {
+    let mut without = image.clone();
+    without.retain(|segment, _| disk::Kind::of(*segment) != disk::Kind::Checkpoint);
+    let [with, without] = [image, &without].map(|image| {
+        let journal = Journal::open(FaultDisk::holding(image), small());
+        state(&journal.unwrap_or_else(|error| panic!("{what}: {error}")))
+    });
+    assert_eq!(with, without, "{what}: with the checkpoint and without");
 }
 
 fn budget() -> usize {
@@ -205,7 +230,7 @@ async fn whatever_the_disk_does_what_was_acknowledged_is_there() {
                 }] += 1;
                 // And the power fails a second time, while the journal is being opened.
                 let again = FaultDisk::after(&disk, Cut::Torn(seed_of_cut)).off_at(point % 7);
-                let _ = Journal::open(again.clone(), SMALL);
+                let _ = Journal::open(again.clone(), small());
                 let what = format!("seed {seed}, {fault:?}, and again at {} of the opening", point % 7);
                 check(&again.after(Cut::Torn(seed_of_cut)), &story, &what).await;
                 images += 1;
@@ -231,11 +256,12 @@ async fn flipped_bits_and_short_reads_are_never_a_shorter_history() {
         for _ in 0..100 {
             let mut image = image.clone();
             let segment = *image.keys().nth(choices.below(image.len())).unwrap();
-            let is_last = image.keys().all(|&other| other <= segment);
+            let kind = disk::Kind::of;
+            let is_last = image.keys().all(|&other| other <= segment || kind(other) != kind(segment));
             let bytes = image.get_mut(&segment).unwrap();
             let at = choices.below(bytes.len());
             bytes[at] ^= 1 << choices.below(8);
-            let Ok(journal) = Journal::open(FaultDisk::holding(&image), SMALL) else {
+            let Ok(journal) = Journal::open(FaultDisk::holding(&image), small()) else {
                 failed += 1;
                 continue;
             };
@@ -258,13 +284,15 @@ async fn flipped_bits_and_short_reads_are_never_a_shorter_history() {
         for one_of in 1..20 {
             let disk = FaultDisk::holding(&image);
             disk.read_short(one_of);
-            if let Ok(journal) = Journal::open(disk.clone(), SMALL) {
+            if let Ok(journal) = Journal::open(disk.clone(), small()) {
                 let (from, to, handle) = journal.start().unwrap();
                 let mut run = Run { from, to, handle };
                 for &thread in story.sent.keys() {
                     run.to.put(ToJournal::Recall { thread, before: Number::MAX });
                 }
-                while let Ok(Some(_)) = tokio::time::timeout(std::time::Duration::from_millis(2), run.from.next()).await {}
+                while let Ok(Some(_)) = tokio::time::timeout(std::time::Duration::from_millis(2), run.from.next()).await
+                {
+                }
                 let _ = run.handle.close().await;
             }
             // The same disk, when it reads again.

@@ -4,7 +4,7 @@
 //! was synced is kept; what was not may be lost, kept, reordered or torn, and so may names be that were made or removed;
 //! after a sync that failed, the written bytes are still read back and a later sync does not write them, as Linux does it.
 
-use super::super::disk::{Disk, read_from, write_into};
+use super::super::disk::Disk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -54,6 +54,7 @@ struct State {
     /// Every so many reads, one is short.
     short_reads: Option<usize>,
     reads: usize,
+    bytes_read: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -169,6 +170,11 @@ impl FaultDisk {
     /// How often something was read.
     pub(super) fn reads(&self) -> usize {
         self.lock().reads
+    }
+
+    /// How many bytes were read.
+    pub(super) fn bytes_read(&self) -> usize {
+        self.lock().bytes_read
     }
 
     /// What is read back.
@@ -289,6 +295,7 @@ impl Disk for FaultDisk {
             return Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()));
         }
         let read = read_from(&state.files.get(&segment).ok_or(io::ErrorKind::NotFound)?.seen, offset, buffer);
+        state.bytes_read += read;
         let short = state.short_reads.is_some_and(|one_of| state.reads.is_multiple_of(one_of));
         Ok(if short { read / 2 } else { read })
     }
@@ -321,4 +328,22 @@ impl Disk for FaultDisk {
     fn directory(&self) -> String {
         "/the/disk".to_owned()
     }
+}
+
+/// Writes into a segment that is held in memory, growing it with zeros as a file would.
+fn write_into(segment: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
+    let offset = offset as usize;
+    let end = offset + bytes.len();
+    if segment.len() < end {
+        segment.resize(end, 0);
+    }
+    segment[offset..end].copy_from_slice(bytes);
+}
+
+/// Reads from a segment that is held in memory.
+fn read_from(segment: &[u8], offset: u64, buffer: &mut [u8]) -> usize {
+    let rest = segment.get(offset as usize..).unwrap_or_default();
+    let length = rest.len().min(buffer.len());
+    buffer[..length].copy_from_slice(&rest[..length]);
+    length
 }
