@@ -63,8 +63,14 @@ enum Command {
     Demo(command::demo::Arguments),
     /// Draw the dataflow that runs the agents
     Graph(command::graph::Arguments),
-    /// Look at what a data directory holds, and at what is damaged
+    /// Look at what a data directory holds and at what is damaged, and repair it
     Doctor(command::doctor::Arguments),
+    /// Copy a data directory while a runtime runs on it
+    Backup(command::backup::Arguments),
+    /// Write a thread out as JSON lines
+    Export(command::export::Arguments),
+    /// Take threads in that were written out
+    Import(command::import::Arguments),
     /// Run a gateway and shards as processes on this machine
     #[command(subcommand)]
     Cluster(command::cluster::Command),
@@ -162,6 +168,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(arguments) => command::demo::run(arguments),
         Command::Graph(arguments) => command::graph::run(arguments),
         Command::Doctor(arguments) => command::doctor::run(arguments),
+        Command::Backup(arguments) => command::backup::run(arguments),
+        Command::Export(arguments) => command::export::run(arguments),
+        Command::Import(arguments) => command::import::run(arguments),
         Command::Cluster(command) => command::cluster::run(command),
         Command::DemoTools(arguments) => command::demo_tools::run(arguments),
     }

@@ -3,13 +3,17 @@
 //! In: arguments. Out: what was asked for, on standard output, or a [`Failure`]. Always: a failure has an exit status, and
 //! words for the person who has to act.
 
+pub(crate) mod backup;
 pub(crate) mod chat;
 mod client;
 pub(crate) mod cluster;
 pub(crate) mod demo;
 pub(crate) mod demo_tools;
 pub(crate) mod doctor;
+pub(crate) mod export;
 pub(crate) mod graph;
+pub(crate) mod import;
+mod progress;
 pub(crate) mod serve;
 mod signals;
 

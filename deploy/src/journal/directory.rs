@@ -33,6 +33,15 @@ impl FileDisk {
     /// When it cannot be made, or another process has it.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let path = path.into();
+        refuse_half_repaired(&path)?;
+        Self::open_as_it_is(path)
+    }
+
+    /// Takes a directory even if a repair has not come to its end.
+    ///
+    /// # Errors
+    /// See [`FileDisk::open`].
+    pub(super) fn open_as_it_is(path: PathBuf) -> Result<Self, JournalError> {
         let failed = |path: &Path, source| JournalError::Directory { path: path.to_owned(), source };
         make_directory(&path).map_err(|error| failed(&path, error))?;
         let lock_path = path.join("lock");
@@ -57,6 +66,7 @@ impl FileDisk {
     /// When there is none, or another process has it.
     pub fn open_to_read(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let path = path.into();
+        refuse_half_repaired(&path)?;
         let failed = |path: &Path, source| JournalError::Directory { path: path.to_owned(), source };
         fs::read_dir(&path).map_err(|error| failed(&path, error))?;
         let lock_path = path.join("lock");
@@ -84,6 +94,17 @@ impl Drop for FileDisk {
         // Closing is not enough: a child that another thread is starting just now has the same open file until it runs its
         // program. If the system cannot unlock, closing is what is left.
         let _ = self.lock.as_ref().map(|lock| flock(lock, FlockOperation::Unlock));
+    }
+}
+
+/// What says that a repair has been prepared, and is to be finished before anything else.
+pub(super) const REPAIR_MARK: &str = "repair/prepared";
+
+/// Refuses a directory that a repair has left half way: it may hold a part of the journal only.
+pub(super) fn refuse_half_repaired(path: &Path) -> Result<(), JournalError> {
+    match path.join(REPAIR_MARK).exists() {
+        true => Err(JournalError::HalfRepaired { path: path.to_owned() }),
+        false => Ok(()),
     }
 }
 

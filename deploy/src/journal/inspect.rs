@@ -14,8 +14,9 @@ use slackwater_core::id::{Number, ThreadId};
 use slackwater_core::record::{Committed, Record};
 use slackwater_core::thread::{Thread, invariant};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fmt, io};
 
 /// How many threads are folded between two looks at the index.
 const PAGE: usize = 4096;
@@ -61,11 +62,35 @@ pub struct Violation {
 /// # Errors
 /// When there is none, a process runs on it, a segment is of another version, or the disk fails. Damage is no error.
 pub fn inspect(directory: &Path) -> Result<Report, JournalError> {
-    inspect_disk(&FileDisk::open_to_read(directory)?)
+    inspect_watched(directory, &|_| ())
 }
 
+/// How far a look at a journal has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// So many bytes of so many are read and their checksums compared.
+    Bytes(u64, u64),
+    /// So many threads of so many are folded.
+    Threads(u64, u64),
+}
+
+/// Looks at the journal in a directory, and says how far it has come.
+///
+/// # Errors
+/// See [`inspect`].
+pub fn inspect_watched(directory: &Path, watch: &(dyn Fn(Progress) + Sync)) -> Result<Report, JournalError> {
+    let disk = FileDisk::open_to_read(directory)?;
+    let bytes = disk.segments().map(|segments| segments.iter().map(|(_, length)| length).sum()).unwrap_or(0);
+    let scan = scan(&Watched { disk: &disk, read: AtomicU64::new(0), bytes, watch })?;
+    report(scan, &disk, watch)
+}
+
+#[cfg(test)]
 pub(super) fn inspect_disk(disk: &dyn Disk) -> Result<Report, JournalError> {
-    let mut scan = scan(disk)?;
+    report(scan(disk)?, disk, &|_| ())
+}
+
+fn report(mut scan: Scan, disk: &dyn Disk, watch: &dyn Fn(Progress)) -> Result<Report, JournalError> {
     let mut report = Report {
         directory: disk.directory(),
         segments: scan.segments,
@@ -79,13 +104,15 @@ pub(super) fn inspect_disk(disk: &dyn Disk) -> Result<Report, JournalError> {
         damages: std::mem::take(&mut scan.damages),
         violations: Vec::new(),
     };
-    let mut after = None;
+    let (mut after, mut looked) = (None, 0);
     loop {
         let page = scan.index.page(after, PAGE);
         let Some(&last) = page.last() else { break };
         after = Some(last);
         for thread in page {
             report.look_at(thread, &scan, disk)?;
+            looked += 1;
+            watch(Progress::Threads(looked, report.threads as u64));
         }
     }
     Ok(report)
@@ -132,6 +159,55 @@ impl Report {
         if let Err(what) = invariant::check(&thread) {
             self.violations.push(Violation { thread: id.to_string(), what });
         }
+    }
+}
+
+/// A disk whose reading is watched.
+struct Watched<'a> {
+    disk: &'a FileDisk,
+    read: AtomicU64,
+    bytes: u64,
+    watch: &'a (dyn Fn(Progress) + Sync),
+}
+
+impl Disk for Watched<'_> {
+    fn segments(&self) -> io::Result<Vec<(u32, u64)>> {
+        self.disk.segments()
+    }
+
+    fn create(&self, segment: u32) -> io::Result<()> {
+        self.disk.create(segment)
+    }
+
+    fn write_at(&self, segment: u32, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.disk.write_at(segment, offset, bytes)
+    }
+
+    fn sync(&self, segment: u32) -> io::Result<()> {
+        self.disk.sync(segment)
+    }
+
+    fn read_at(&self, segment: u32, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.disk.read_at(segment, offset, buffer)?;
+        let all = self.read.fetch_add(read as u64, Ordering::Relaxed) + read as u64;
+        (self.watch)(Progress::Bytes(all.min(self.bytes), self.bytes));
+        Ok(read)
+    }
+
+    fn truncate(&self, segment: u32, length: u64) -> io::Result<()> {
+        self.disk.truncate(segment, length)
+    }
+
+    fn remove(&self, segment: u32) -> io::Result<()> {
+        self.disk.remove(segment)
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.disk.sync_directory()
+    }
+
+    fn directory(&self) -> String {
+        self.disk.directory()
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) struct Manifest {
     pub(super) oldest: u32,
     /// The packs, in ascending order.
     pub(super) packs: Vec<Pack>,
+    /// The highest number that a pack ever had: none has it twice, so that what once led to a pack never leads to another.
+    pub(super) last_pack: u32,
 }
 
 /// A pack as the manifest knows it.
@@ -33,7 +35,7 @@ pub(super) struct Pack {
 
 impl Default for Manifest {
     fn default() -> Self {
-        Self { oldest: 1, packs: Vec::new() }
+        Self { oldest: 1, packs: Vec::new(), last_pack: 0 }
     }
 }
 
@@ -117,8 +119,9 @@ impl Manifest {
             bytes: u32::try_from(length).unwrap_or(u32::MAX),
             dead: 0,
         });
-        let packs = if is_damaged { packs.collect() } else { Vec::new() };
-        Ok(Found { manifest: Self { oldest: 1, packs }, segment: None, is_damaged })
+        let packs: Vec<_> = if is_damaged { packs.collect() } else { Vec::new() };
+        let last_pack = packs.last().map_or(0, |pack| super::disk::number_of(pack.segment));
+        Ok(Found { manifest: Self { oldest: 1, packs, last_pack }, segment: None, is_damaged })
     }
 
     pub(super) fn pack(&self, segment: u32) -> Option<&Pack> {

@@ -15,12 +15,14 @@
 //! | `scan`, `packs`, `damage`, `recovery` | what a disk holds, what is wrong with it, and how it is made ready |
 //! | `writer` | group commit |
 //! | `reader`, `chain`, `query` | recalls and answers |
-//! | [`inspect`](mod@inspect) | what `doctor` says |
+//! | [`inspect`](mod@inspect), [`repair`](mod@repair) | what `doctor` says and does |
+//! | [`snapshot`], [`backup`](mod@backup), [`transfer`] | what is read while a runtime runs: copies, and threads as text |
 //!
 //! ```text
 //! Journal::open(disk, options)?.start()? -> (FromAdapter<FromJournal>, ToAdapter<ToJournal>, JournalHandle)
 //! ```
 
+pub mod backup;
 mod batch;
 mod block;
 mod body;
@@ -45,20 +47,27 @@ mod query;
 mod reader;
 mod recovery;
 mod repack;
+pub mod repair;
 mod scan;
 mod shared;
+pub mod snapshot;
 #[cfg(test)]
 mod tests;
+pub mod transfer;
 mod writer;
 
+pub use backup::{Backup, backup};
 pub use damage::{Damage, DamageEffect, TornTail};
 pub use directory::FileDisk;
 pub use disk::{Disk, MemoryDisk};
 pub use error::JournalError;
 pub use handle::JournalHandle;
-pub use inspect::{Report, inspect};
+pub use inspect::{Progress, Report, inspect, inspect_watched};
 pub use options::Options;
+pub use repair::{Repaired, repair};
 pub use shared::Counters;
+pub use snapshot::Snapshot;
+pub use transfer::{Line, TransferError, export, import};
 
 use crate::port::{FromAdapter, Inside, ToAdapter, ends};
 use dictionary::Dictionary;

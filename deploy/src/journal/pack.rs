@@ -6,7 +6,7 @@
 use super::batch::Batch;
 use super::block::{self, BlockHead};
 use super::dictionary::{Dictionary, Packing};
-use super::disk::{Disk, Kind, of_kind};
+use super::disk::{Disk, Kind, number_of, of_kind};
 use super::format::{FrameHead, Location, Row, SEGMENT_HEAD, SegmentHead, VERSION, kind};
 use super::manifest::Pack;
 use slackwater_core::id::{CallId, Number, ThreadId};
@@ -33,14 +33,14 @@ pub(super) struct Written {
 }
 
 impl<'a> PackWriter<'a> {
-    /// Begins a pack with the next number.
+    /// Begins a pack with the next number after `last` and after those that are there.
     ///
     /// # Errors
     /// When the disk fails.
-    pub(super) fn begin(disk: &'a dyn Disk, packing: &'a mut Packing) -> io::Result<Self> {
+    pub(super) fn begin(disk: &'a dyn Disk, packing: &'a mut Packing, last: u32) -> io::Result<Self> {
         let segments = disk.segments()?;
-        let last = of_kind(&segments, Kind::Pack).next_back();
-        let segment = last.map_or_else(|| Kind::Pack.segment(1), |(last, _)| last + 1);
+        let there = of_kind(&segments, Kind::Pack).next_back().map_or(0, |(there, _)| number_of(there));
+        let segment = Kind::Pack.segment(last.max(there) + 1);
         disk.create(segment)?;
         disk.write_at(segment, 0, &SegmentHead { version: VERSION, segment, first: 1 }.write())?;
         let end = SEGMENT_HEAD as u64;

@@ -97,7 +97,10 @@ pub(super) fn recover(disk: &dyn Disk) -> Result<Recovered, JournalError> {
 }
 
 /// Reads the disk: from a checkpoint on, if there is one and all is well after it.
-fn read(disk: &dyn Disk) -> Result<(Scan, Option<(u32, Mark)>), JournalError> {
+///
+/// # Errors
+/// When the disk fails.
+pub(super) fn read(disk: &dyn Disk) -> Result<(Scan, Option<(u32, Mark)>), JournalError> {
     let failed = |action| move |source| JournalError::Disk { action, place: disk.directory(), source };
     let segments = disk.segments().map_err(failed("list"))?;
     let manifest = Manifest::find(disk, &segments).map_err(failed("read the manifest of"))?;

@@ -9,7 +9,7 @@ use super::batch;
 use super::body;
 use super::chain::{Source, Unread};
 use super::dictionary::{Dictionary, Packing};
-use super::disk::{Kind, of_kind, read_all};
+use super::disk::{Kind, number_of, of_kind, read_all};
 use super::format::{FRAME_HEAD, SEGMENT_HEAD, kind};
 use super::gather::{Gathered, leads_to};
 use super::index::Entry;
@@ -120,7 +120,7 @@ impl Keeper {
         let dictionary = self.dictionary(stakes)?;
         let mut packing = Packing::new(dictionary)?;
         let disk = self.disk.clone();
-        let mut writer = PackWriter::begin(&*disk, &mut packing)?;
+        let mut writer = PackWriter::begin(&*disk, &mut packing, self.manifest.last_pack)?;
         let segment = writer.segment();
         let packed = self.pack_threads(&mut writer, stakes, freed, all);
         let pack = packed.and_then(|packed| Ok((packed, writer.end()?)));
@@ -140,6 +140,7 @@ impl Keeper {
                 moves.iter().map(|(moved, length)| (moved.thread, *length)).collect();
             let mut next = self.manifest.clone();
             next.packs.push(pack);
+            next.last_pack = number_of(segment);
             self.store(next)?;
             let gone_on = self.move_chains(moves.into_iter().map(|(moved, _)| moved).collect())?;
             is_free &= gone_on.is_empty();

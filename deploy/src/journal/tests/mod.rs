@@ -6,6 +6,7 @@
 
 mod ancestry;
 mod bytes;
+mod care;
 mod checkpoint;
 mod crafted;
 mod crash;
@@ -14,7 +15,9 @@ mod disks;
 mod durability;
 mod fault_disk;
 mod flow;
+mod golden;
 mod packing;
+mod scale;
 
 use super::*;
 use crate::port::FromAdapter;
