@@ -29,7 +29,7 @@ impl Default for Options {
             group_max_bytes: 4 << 20,
             checkpoint_bytes: 32 << 20,
             pack_after_ms: 30_000,
-            pack_bytes_per_second: 32 << 20,
+            pack_bytes_per_second: 16 << 20,
         }
     }
 }

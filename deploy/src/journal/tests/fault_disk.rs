@@ -134,6 +134,12 @@ impl FaultDisk {
         self
     }
 
+    /// Nothing goes wrong any more.
+    pub(super) fn well(self) -> Self {
+        self.lock().fault = None;
+        self
+    }
+
     /// The power fails at the operation with this number, counted from 0.
     pub(super) fn off_at(self, point: usize) -> Self {
         self.with(Fault::Power(point))

@@ -101,6 +101,20 @@ async fn what_is_packed_is_answered_as_before() {
     assert_eq!((report.threads, report.records), (21, 10 * 40 + 10 * 38 + 1));
 }
 
+/// Records that lie near each other are read together, and those of others between them cost nothing but their length.
+#[tokio::test]
+async fn a_recall_reads_seldom_and_much() {
+    let disk = FaultDisk::default();
+    let mut run = start(disk.clone());
+    fill(&mut run, 0..4, 0..200).await;
+    let reads = disk.reads();
+    assert_eq!(run.recall(thread(2)).await.unwrap().len(), 200);
+    let (reads, bytes) = (disk.reads() - reads, disk.image()[&1].len());
+    eprintln!("200 records among {bytes} bytes of four threads: {reads} reads");
+    assert!(reads <= 3 + bytes / (48 << 10), "{reads} reads");
+    run.close().await;
+}
+
 #[tokio::test]
 async fn threads_that_go_on_while_they_are_packed_keep_all_they_have() {
     let disk = MemoryDisk::default();
