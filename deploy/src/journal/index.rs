@@ -195,7 +195,7 @@ struct Table {
 impl Table {
     /// The place of a thread, or the free one where it would be.
     fn place(&self, thread: &ThreadId, hash: u64) -> usize {
-        let mut place = (u128::from(hash) * self.slots.len() as u128 >> 64) as usize;
+        let mut place = ((u128::from(hash) * self.slots.len() as u128) >> 64) as usize;
         while self.slots[place].1 != Entry::default() && self.slots[place].0 != *thread {
             place = if place + 1 == self.slots.len() { 0 } else { place + 1 };
         }

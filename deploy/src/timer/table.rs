@@ -125,7 +125,7 @@ fn hash_of(hasher: &DefaultHashBuilder, thread: ThreadId, call: CallId) -> u64 {
 
 impl Part {
     fn home(&self, hash: u64) -> usize {
-        (u128::from(hash) * self.places.len() as u128 >> 64) as usize
+        ((u128::from(hash) * self.places.len() as u128) >> 64) as usize
     }
 
     fn after(&self, place: usize) -> usize {

@@ -85,7 +85,7 @@ async fn a_checkpoint_is_never_needed() {
     }
     eprintln!("{cases} bad checkpoints");
     // And a log that is shorter than the checkpoint says is not made up for.
-    let last = *image.keys().filter(|segment| Kind::of(**segment) == Kind::Log).next_back().unwrap();
+    let last = *image.keys().rfind(|segment| Kind::of(**segment) == Kind::Log).unwrap();
     let mut short = image.clone();
     short.get_mut(&last).unwrap().truncate(format::SEGMENT_HEAD);
     assert_eq!(open(&short).0, open(&without(&short)).0);

@@ -69,7 +69,7 @@ impl Small {
         if journal.shared.index.damage(&thread).is_some() {
             return false;
         }
-        let read = |entry| chain::read(source(&journal), thread, entry, Number::MAX, || false).unwrap();
+        let read = |entry| chain::read(source(journal), thread, entry, Number::MAX, || false).unwrap();
         let records = journal.shared.index.get(&thread).map(read).unwrap_or_default();
         let least = self.least(thread, changed);
         assert!(records.len() >= least, "{thread} has {} of {least} records after {changed:?}", records.len());
