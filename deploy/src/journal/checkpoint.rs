@@ -11,6 +11,7 @@ use super::disk::{Disk, Kind, of_kind};
 use super::format::{Location, VERSION, sum, summed, u32_at, u64_at};
 use super::index::{Entry, Index, PARTS};
 use super::manifest::Manifest;
+use super::pack::SYNC_BYTES;
 use serde::{Deserialize, Serialize};
 use slackwater_core::id::ThreadId;
 use slackwater_core::port::Rest;
@@ -71,6 +72,7 @@ pub(super) struct Writing<'a> {
     disk: &'a dyn Disk,
     segment: u32,
     at: u64,
+    synced: u64,
     buffer: Vec<u8>,
     entries: u64,
     rests: u64,
@@ -86,17 +88,21 @@ impl<'a> Writing<'a> {
         let last = of_kind(&segments, Kind::Checkpoint).next_back();
         let segment = last.map_or_else(|| Kind::Checkpoint.segment(1), |(last, _)| last + 1);
         disk.create(segment)?;
-        let mut writing = Self { disk, segment, at: 0, buffer: Vec::new(), entries: 0, rests: 0 };
+        let mut writing = Self { disk, segment, at: 0, synced: 0, buffer: Vec::new(), entries: 0, rests: 0 };
         let packs = manifest.packs.iter().map(|pack| pack.segment).collect();
         writing.push(piece::HEAD, &encode(&Head { version: VERSION, start, threads, packs }))?;
         Ok(writing)
     }
 
-    /// Adds all entries of an index.
+    /// Adds all entries of an index, and says after each part how many bytes that were.
     ///
     /// # Errors
-    /// When the disk fails.
-    pub(super) fn entries(&mut self, index: &Index) -> io::Result<()> {
+    /// When the disk fails, or what `each` fails with.
+    pub(super) fn entries<E: From<io::Error>>(
+        &mut self,
+        index: &Index,
+        mut each: impl FnMut(u64) -> Result<(), E>,
+    ) -> Result<(), E> {
         for part in 0..PARTS {
             let entries = index.part_entries(part);
             let mut bytes = Vec::with_capacity(entries.len() * ENTRY);
@@ -110,6 +116,7 @@ impl<'a> Writing<'a> {
             self.entries += entries.len() as u64;
             if !bytes.is_empty() {
                 self.push(piece::ENTRIES, &bytes)?;
+                each(bytes.len() as u64)?;
             }
         }
         Ok(())
@@ -156,6 +163,10 @@ impl<'a> Writing<'a> {
         self.disk.write_at(self.segment, self.at, &self.buffer)?;
         self.at += self.buffer.len() as u64;
         self.buffer.clear();
+        if self.at - self.synced >= SYNC_BYTES {
+            self.disk.sync(self.segment)?;
+            self.synced = self.at;
+        }
         Ok(())
     }
 }

@@ -179,7 +179,7 @@ impl Keeper {
         let mut fresh = self.rests_until(start)?;
         let disk = self.disk.clone();
         let mut writing = Writing::begin(&*disk, start, self.shared.index.len() as u64, &self.manifest)?;
-        writing.entries(&self.shared.index)?;
+        writing.entries(&self.shared.index, |bytes| self.pace(bytes))?;
         if let Base::Checkpoint(before, _) = self.base {
             checkpoint::read_rests(&*disk, before, |mut rests| {
                 rests.retain(|rest| !fresh.contains_key(&rest.thread) && self.holds(rest));

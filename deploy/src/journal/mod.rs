@@ -209,7 +209,7 @@ fn begin_checkpoints(
         return Base::Unknown;
     }
     let written = checkpoint::Writing::begin(disk, mark, index.len() as u64, manifest).and_then(|mut writing| {
-        writing.entries(index)?;
+        writing.entries(index, |_| Ok::<_, std::io::Error>(()))?;
         writing.rests(resting)?;
         writing.end(mark)
     });

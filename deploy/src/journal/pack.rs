@@ -14,6 +14,8 @@ use std::io;
 
 /// How much is gathered for a write.
 const BATCH_BYTES: usize = 1 << 20;
+/// How much is written between two syncs, so that a commit that comes meanwhile does not wait for long.
+pub(super) const SYNC_BYTES: u64 = 4 << 20;
 
 /// A pack under way.
 pub(super) struct PackWriter<'a> {
@@ -22,6 +24,7 @@ pub(super) struct PackWriter<'a> {
     batch: Batch,
     segment: u32,
     end: u64,
+    synced: u64,
     sequence: u64,
 }
 
@@ -44,7 +47,7 @@ impl<'a> PackWriter<'a> {
         disk.create(segment)?;
         disk.write_at(segment, 0, &SegmentHead { version: VERSION, segment, first: 1 }.write())?;
         let end = SEGMENT_HEAD as u64;
-        let mut writer = Self { disk, packing, batch: Batch::default(), segment, end, sequence: 1 };
+        let mut writer = Self { disk, packing, batch: Batch::default(), segment, end, synced: 0, sequence: 1 };
         writer.begin_batch();
         writer.push_dictionary();
         Ok(writer)
@@ -117,6 +120,10 @@ impl<'a> PackWriter<'a> {
             self.disk.write_at(self.segment, self.end, bytes)?;
             self.end += bytes.len() as u64;
             self.sequence += 1;
+            if self.end - self.synced >= SYNC_BYTES {
+                self.disk.sync(self.segment)?;
+                self.synced = self.end;
+            }
         }
         self.begin_batch();
         Ok(())

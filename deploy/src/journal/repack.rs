@@ -21,8 +21,9 @@ use slackwater_core::id::{CallId, Number, ThreadId};
 use std::collections::BTreeMap;
 use std::io;
 
-/// How much of the log is packed at a time.
-const LOG_BYTES: u64 = 256 << 20;
+/// How much of the log is packed at a time, and of how many threads: a segment more than this at the most.
+const LOG_BYTES: u64 = 128 << 20;
+const LOG_THREADS: usize = 1 << 16;
 /// How many threads' records a dictionary is learnt from.
 const SAMPLE_THREADS: usize = 256;
 /// After so many packs a new dictionary is learnt.
@@ -62,7 +63,7 @@ impl Keeper {
             for (segment, length) in
                 of_kind(&segments, Kind::Log).filter(|(segment, _)| (oldest..below).contains(segment))
             {
-                if bytes > 0 && bytes + length > LOG_BYTES {
+                if bytes > 0 && (bytes + length > LOG_BYTES || stakes.len() > LOG_THREADS) {
                     break;
                 }
                 self.stakes(segment, length, &mut stakes)?;
