@@ -6,8 +6,10 @@
 use super::chain::{self, Ancestry, Source, Unread};
 use super::damage::{Damage, DamageEffect, TornTail};
 use super::directory::FileDisk;
-use super::disk::Disk;
+use super::disk::{Disk, Kind, of_kind};
 use super::error::JournalError;
+use super::index::PARTS;
+use super::recovery;
 use super::scan::{Scan, scan};
 use serde::Serialize;
 use slackwater_core::id::{Number, ThreadId};
@@ -42,10 +44,26 @@ pub struct Report {
     pub resting_with_timers: usize,
     /// What the last write left when it did not come to its end. It is cut at the next start; none of it was acknowledged.
     pub torn_tail: Option<TornTail>,
+    /// What the checkpoint of the index is good for.
+    pub checkpoint: CheckpointState,
     /// What is damaged.
     pub damages: Vec<Damage>,
     /// Threads whose records are whole and break an invariant of the fold: a fault of the program.
     pub violations: Vec<Violation>,
+}
+
+/// What a checkpoint is good for. A journal can do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointState {
+    /// There is none.
+    None,
+    /// An opening that begins with it comes to the same as one that reads everything.
+    Good,
+    /// It is not whole, or not of this journal as it is now: the next start reads everything, and removes it.
+    Useless,
+    /// What it says is not what the log and the packs say: a fault of the program.
+    Wrong,
 }
 
 /// A thread that breaks an invariant.
@@ -101,6 +119,7 @@ fn report(mut scan: Scan, disk: &dyn Disk, watch: &dyn Fn(Progress)) -> Result<R
         unsettled: scan.index.unsettled().len(),
         resting_with_timers: scan.resting().len(),
         torn_tail: scan.torn.clone(),
+        checkpoint: checkpoint_state(disk, &scan)?,
         damages: std::mem::take(&mut scan.damages),
         violations: Vec::new(),
     };
@@ -118,10 +137,28 @@ fn report(mut scan: Scan, disk: &dyn Disk, watch: &dyn Fn(Progress)) -> Result<R
     Ok(report)
 }
 
+/// Opens from the checkpoint as well, and compares.
+pub(super) fn checkpoint_state(disk: &dyn Disk, scan: &Scan) -> Result<CheckpointState, JournalError> {
+    let failed = |source| JournalError::Disk { action: "list", place: disk.directory(), source };
+    let segments = disk.segments().map_err(failed)?;
+    if of_kind(&segments, Kind::Checkpoint).next().is_none() {
+        return Ok(CheckpointState::None);
+    }
+    let (other, used) = recovery::read(disk)?;
+    if used.is_none() {
+        return Ok(CheckpointState::Useless);
+    }
+    let is_same = (0..PARTS).flat_map(|part| scan.index.part_entries(part)).all(|(thread, entry)| {
+        let found = other.index.get(&thread);
+        found.is_some_and(|found| (found.last(), found.location) == (entry.last(), entry.location))
+    });
+    Ok(if is_same && scan.index.len() == other.index.len() { CheckpointState::Good } else { CheckpointState::Wrong })
+}
+
 impl Report {
     /// Whether nothing is wrong. A torn tail is not: it is how a crash looks.
     pub fn is_sound(&self) -> bool {
-        self.damages.is_empty() && self.violations.is_empty()
+        self.damages.is_empty() && self.violations.is_empty() && self.checkpoint != CheckpointState::Wrong
     }
 
     fn look_at(&mut self, thread: ThreadId, scan: &Scan, disk: &dyn Disk) -> Result<(), JournalError> {
@@ -247,6 +284,17 @@ impl fmt::Display for Report {
                 "torn tail segment {} at byte {}: {} bytes of a write that did not come to its end; none of it was acknowledged, and the next start cuts it",
                 torn.segment, torn.offset, torn.bytes
             )?;
+        }
+        match self.checkpoint {
+            CheckpointState::None | CheckpointState::Good => {}
+            CheckpointState::Useless => writeln!(
+                f,
+                "checkpoint not whole, or not of this journal as it is now; the next start reads everything and removes it"
+            )?,
+            CheckpointState::Wrong => writeln!(
+                f,
+                "FAULT     the checkpoint does not say what the log says; --repair removes it; please report this"
+            )?,
         }
         for damage in &self.damages {
             writeln!(f, "DAMAGE    {} at byte {}: {}", damage.place, damage.offset, damage.what)?;

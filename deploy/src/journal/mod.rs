@@ -62,7 +62,7 @@ pub use directory::FileDisk;
 pub use disk::{Disk, MemoryDisk};
 pub use error::JournalError;
 pub use handle::JournalHandle;
-pub use inspect::{Progress, Report, inspect, inspect_watched};
+pub use inspect::{CheckpointState, Progress, Report, inspect, inspect_watched};
 pub use options::Options;
 pub use repair::{Repaired, repair};
 pub use shared::Counters;

@@ -8,9 +8,11 @@
 //! on the change of files is finished, however often it is interrupted, before the journal can be opened again.
 
 use super::chain::{self, Source, Unread};
+use super::checkpoint;
 use super::directory::{FileDisk, REPAIR_MARK};
 use super::disk::{Disk, Kind, file_name, segment_named};
 use super::error::JournalError;
+use super::inspect::{self, CheckpointState};
 use super::options::Options;
 use super::scan::{Scan, scan};
 use super::transfer::append_all;
@@ -83,6 +85,9 @@ fn repair_moving(directory: &Path, rename: MoveFile<'_>) -> Result<Repaired, Jou
     let good = whole_threads(&disk, &scan)?;
     if scan.damages.is_empty() && good.bad.is_empty() {
         let cut = scan.torn.clone();
+        if inspect::checkpoint_state(&disk, &scan)? == CheckpointState::Wrong {
+            checkpoint::remove_others(&disk, None).map_err(failed)?;
+        }
         drop(scan);
         drop(disk);
         // What an opening does is all that is needed.

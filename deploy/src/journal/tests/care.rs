@@ -209,7 +209,16 @@ async fn a_repair_keeps_what_is_whole_and_moves_the_rest_aside() {
 
     // A torn tail and a checkpoint that is no use.
     change(&newest_log(&path), |bytes| bytes.extend_from_slice(&[7; 33]));
+    assert_eq!(inspect(&path).unwrap().checkpoint, CheckpointState::Good);
+    for entry in std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.extension().is_some_and(|extension| extension == "checkpoint") {
+            std::fs::remove_file(entry).unwrap();
+        }
+    }
+    assert_eq!(inspect(&path).unwrap().checkpoint, CheckpointState::None);
     std::fs::write(path.join("0000000099.checkpoint"), b"nonsense").unwrap();
+    let report = inspect(&path).unwrap();
+    assert!(report.checkpoint == CheckpointState::Useless && report.is_sound(), "{report}");
     let repaired = repair(&path).unwrap();
     assert_eq!(repaired.cut.unwrap().bytes, 33);
     assert_eq!(repaired.removed, ["0000000099.checkpoint"]);

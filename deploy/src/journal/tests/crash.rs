@@ -161,6 +161,8 @@ async fn check(disk: &FaultDisk, story: &Story, what: &str) {
     let mut run = try_start(disk).unwrap_or_else(|| panic!("{what}: opens again"));
     run.started().await;
     assert!(run.handle.pack().await, "{what}: all can be packed");
+    let report = inspect::inspect_disk(disk).unwrap();
+    assert!(report.is_sound(), "{what}: {report}");
     same_without_checkpoint(&disk.image(), what);
     for (thread, expected) in &expected {
         let records = run.recall(*thread).await.unwrap_or_else(|damage| panic!("{what}, again: {damage}"));
