@@ -34,10 +34,13 @@ fn help_teaches() {
         (vec!["choose"], ["Examples:", "<CHOICE>", "its place from 0"]),
         (vec!["demo"], ["--keep", "no key and no network", "Exit status"]),
         (vec!["graph"], ["Examples:", "[default: mermaid]", "[default: standard output]"]),
-        (vec!["doctor"], ["Examples:", "changes nothing", "Exit status"]),
         (vec!["threads"], ["Examples:", "changes nothing", "[default: slackwater-data]"]),
         (vec!["why"], ["Examples:", "changes nothing", "SLACKWATER_URL"]),
         (vec!["show"], ["Examples:", "changes nothing", "--records"]),
+        (vec!["doctor"], ["Examples:", "changes nothing", "--repair"]),
+        (vec!["backup"], ["Examples:", "may be running", "--to"]),
+        (vec!["export"], ["Examples:", "may be running", "--with-ancestors"]),
+        (vec!["import"], ["Examples:", "is refused", "--directory"]),
     ] {
         let said = place.run(&[&command[..], &["--help"]].concat());
         assert_eq!(said.status, 0, "{command:?}");
@@ -177,4 +180,59 @@ fn doctor_says_when_there_is_nothing_to_look_at() {
     let said = place.run(&["doctor", "data"]);
     assert_eq!(said.status, 1);
     assert!(said.err.contains(&format!("in use by process {}", server.id())), "{}", said.err);
+}
+
+#[test]
+fn doctor_repairs_what_it_can() {
+    let place = Place::new();
+    for (thread, text) in [("a", "one"), ("b", "two"), ("a", "three")] {
+        assert_eq!(place.run(&["chat", "--directory", "data", "--thread", thread, text]).status, 0);
+    }
+    assert!(place.run(&["doctor", "data", "--repair"]).out.contains("nothing had to be done"));
+    let segment = place.path("data/0000000001.segment");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    bytes[32 + 32 + 48 + 10] ^= 1;
+    std::fs::write(&segment, &bytes).unwrap();
+    assert_eq!(place.run(&["doctor", "data"]).status, 1);
+    let said = place.run(&["doctor", "data", "--repair"]);
+    assert_eq!(said.status, 0, "{}{}", said.out, said.err);
+    assert!(said.out.contains("data/quarantine-1") && said.out.contains("is only there"), "{}", said.out);
+    assert_eq!(std::fs::read(place.path("data/quarantine-1/0000000001.segment")).unwrap(), bytes);
+    assert_eq!(place.run(&["chat", "--directory", "data", "--thread", "b", "four"]).status, 0);
+}
+
+#[test]
+fn threads_are_exported_imported_and_backed_up() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let body = r#"{"text": "Hello", "id": "first"}"#;
+    server.curl(&["-X", "POST", &format!("{}/v1/threads/notes/messages", server.url()), "--json", body]);
+    // While the server runs.
+    let exported = place.run(&["export", "notes", "--directory", "data"]);
+    assert_eq!(exported.status, 0, "{}", exported.err);
+    assert!(exported.out.contains(r#""number":1"#) && exported.out.contains("Hello"), "{}", exported.out);
+    let made = place.run(&["backup", "data", "--to", "copy", "--json"]);
+    let made: serde_json::Value = serde_json::from_str(&made.out).unwrap();
+    assert_eq!(made["threads"], 1, "{made}");
+    let words = place.run(&["import", "-", "--directory", "data"]).err;
+    assert!(words.contains("there is no record"), "{words}");
+    server.end("TERM");
+    let all = place.run(&["export", "notes", "--directory", "data"]).out;
+    place.write("notes.jsonl", &all);
+    let said = place.run(&["import", "notes.jsonl", "--directory", "other"]);
+    assert_eq!(said.status, 0, "{}", said.err);
+    assert_eq!(place.run(&["export", "notes", "--directory", "other"]).out, all);
+    for (arguments, says) in [
+        (&["import", "notes.jsonl", "--directory", "other"][..], "is there already"),
+        (&["import", "absent.jsonl", "--directory", "other"], "cannot read absent.jsonl"),
+        (&["export", "else", "--directory", "data"], "there is no thread"),
+        (&["export", "notes", "--directory", "absent"], "cannot read absent"),
+        (&["backup", "data", "--to", "copy"], "copy is not empty"),
+        (&["backup", "absent", "--to", "new"], "cannot read absent"),
+    ] {
+        let said = place.run(arguments);
+        assert!(said.status == 1 && said.err.contains(says), "{arguments:?}: {}", said.err);
+    }
+    assert_eq!(place.run(&["export", "a b"]).status, 2);
+    assert_eq!(place.run(&["doctor", "copy"]).status, 0);
 }

@@ -75,8 +75,14 @@ enum Command {
     Why(command::why::Arguments),
     /// Show what the model sees of a thread, or the records beneath it
     Show(command::show::Arguments),
-    /// Look at what a data directory holds, and at what is damaged
+    /// Look at what a data directory holds and at what is damaged, and repair it
     Doctor(command::doctor::Arguments),
+    /// Copy a data directory while a runtime runs on it
+    Backup(command::backup::Arguments),
+    /// Write a thread out as JSON lines
+    Export(command::export::Arguments),
+    /// Take threads in that were written out
+    Import(command::import::Arguments),
     /// Run a gateway and shards as processes on this machine
     #[command(subcommand)]
     Cluster(command::cluster::Command),
@@ -180,6 +186,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Why(arguments) => command::why::run(arguments),
         Command::Show(arguments) => command::show::run(arguments),
         Command::Doctor(arguments) => command::doctor::run(arguments),
+        Command::Backup(arguments) => command::backup::run(arguments),
+        Command::Export(arguments) => command::export::run(arguments),
+        Command::Import(arguments) => command::import::run(arguments),
         Command::Cluster(command) => command::cluster::run(command),
         Command::DemoTools(arguments) => command::demo_tools::run(arguments),
     }

@@ -5,7 +5,9 @@
 //! clock decides, and a jump of it is seen within a minute.
 //!
 //! That they are durable is the journal's doing: a thread's timers are armed again when it comes back. Here a timer is an
-//! entry of two maps (80 bytes and their overhead), and all of them share one task.
+//! entry of a table (40 bytes with the slack), and all of them share one task. Only those that are due soon are kept in order.
+
+mod table;
 
 use crate::clock::{Clock, Watch};
 use crate::port::{self, FromAdapter, Inside, ToAdapter};
@@ -15,7 +17,8 @@ use slackwater_core::effect::Due;
 use slackwater_core::id::{CallId, ThreadId};
 use slackwater_core::port::ToTimer;
 use slackwater_core::record::{Arrival, Content, Origin, Proof, Record, ToolResult};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+use table::Table;
 
 /// The clock may jump (a suspended machine, a corrected time): it is read at least this often while a timer runs.
 const LOOK_AGAIN_MS: u64 = 60_000;
@@ -87,37 +90,51 @@ fn put(inside: &Inside<Arrival, ToTimer>, at_ms: u64, thread: ThreadId, record: 
     let _ = inside.send.send(Arrival { ticket: None, thread, at_ms, record });
 }
 
-/// The timers that run, by when they are due and by name.
+/// How far ahead timers are put in order. The table is walked so often, in milliseconds a million.
+const SOON_MS: u64 = 120_000;
+
+/// The timers that run.
 #[derive(Default)]
 struct Timers {
-    by_due: BTreeSet<(u64, ThreadId, CallId)>,
-    by_name: HashMap<(ThreadId, CallId), u64>,
+    all: Table,
+    /// Those that are due before `soon_ms`, in the order in which they are due.
+    soon: BTreeSet<(u64, ThreadId, CallId)>,
+    soon_ms: u64,
 }
 
 impl Timers {
     fn insert(&mut self, thread: ThreadId, call: CallId, due_ms: u64) {
-        self.remove(thread, call);
-        self.by_due.insert((due_ms, thread, call));
-        self.by_name.insert((thread, call), due_ms);
-    }
-
-    fn remove(&mut self, thread: ThreadId, call: CallId) {
-        if let Some(due_ms) = self.by_name.remove(&(thread, call)) {
-            self.by_due.remove(&(due_ms, thread, call));
+        if let Some(before_ms) = self.all.insert(thread, call, due_ms) {
+            self.soon.remove(&(before_ms, thread, call));
+        }
+        if due_ms < self.soon_ms {
+            self.soon.insert((due_ms, thread, call));
         }
     }
 
+    fn remove(&mut self, thread: ThreadId, call: CallId) {
+        if let Some(due_ms) = self.all.remove(thread, call) {
+            self.soon.remove(&(due_ms, thread, call));
+        }
+    }
+
+    /// When there is something to do next: a timer is due, or others are to be put in order.
     fn next_ms(&self) -> Option<u64> {
-        self.by_due.first().map(|(due_ms, _, _)| *due_ms)
+        let first_ms = self.soon.first().map(|(due_ms, _, _)| *due_ms);
+        first_ms.or_else(|| (!self.all.is_empty()).then_some(self.soon_ms))
     }
 
     /// Takes out those that are due, in order.
     fn take_due(&mut self, now_ms: u64) -> Vec<(ThreadId, CallId)> {
+        if now_ms >= self.soon_ms {
+            self.soon_ms = now_ms + SOON_MS;
+            self.soon = self.all.due_before(self.soon_ms).collect();
+        }
         let mut due = Vec::new();
-        while self.next_ms().is_some_and(|due_ms| due_ms <= now_ms)
-            && let Some((_, thread, call)) = self.by_due.pop_first()
+        while self.soon.first().is_some_and(|(due_ms, _, _)| *due_ms <= now_ms)
+            && let Some((_, thread, call)) = self.soon.pop_first()
         {
-            self.by_name.remove(&(thread, call));
+            self.all.remove(thread, call);
             due.push((thread, call));
         }
         due
@@ -363,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn many_timers_are_entries_of_maps() {
+    fn many_timers_are_entries_of_a_table() {
         let mut timers = Timers::default();
         for number in 0..100_000 {
             timers.insert(thread((number % 7) as u8), call(number), number * 7_919 % 100_000);
@@ -372,6 +389,13 @@ mod tests {
         assert_eq!(due.len(), 50_000);
         let moments: Vec<u64> = due.iter().map(|(_, call)| call.number * 7_919 % 100_000).collect();
         assert!(moments.is_sorted());
-        assert_eq!((timers.by_due.len(), timers.by_name.len()), (50_000, 50_000));
+        assert_eq!((timers.soon.len(), timers.all.len()), (50_000, 50_000));
+        // What is due later is only in the table, until its time comes near.
+        timers.insert(thread(9), call(1), 10 * SOON_MS);
+        assert_eq!((timers.soon.len(), timers.all.len()), (50_000, 50_001));
+        assert_eq!(timers.take_due(9 * SOON_MS).len(), 50_000);
+        assert_eq!((timers.soon.len(), timers.next_ms()), (0, Some(10 * SOON_MS)));
+        assert_eq!(timers.take_due(10 * SOON_MS), [(thread(9), call(1))]);
+        assert_eq!(timers.next_ms(), None);
     }
 }

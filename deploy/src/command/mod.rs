@@ -5,13 +5,17 @@
 
 pub(crate) mod answer;
 mod ask;
+pub(crate) mod backup;
 pub(crate) mod chat;
 mod client;
 pub(crate) mod cluster;
 pub(crate) mod demo;
 pub(crate) mod demo_tools;
 pub(crate) mod doctor;
+pub(crate) mod export;
 pub(crate) mod graph;
+pub(crate) mod import;
+mod progress;
 pub(crate) mod serve;
 pub(crate) mod show;
 mod signals;

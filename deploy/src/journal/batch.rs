@@ -181,6 +181,8 @@ pub(super) fn kind_name(kind: u8) -> &'static str {
     match kind {
         kind::RECORD => "record",
         kind::REST => "rest hint",
+        kind::BLOCK => "block through record",
+        kind::DICTIONARY => "dictionary",
         _ => "frame of a later version",
     }
 }

@@ -3,7 +3,7 @@
 //! In: a path. Out: a [`Disk`] whose segments are files. Always: one process owns a directory, by a lock on the file `lock`
 //! that the system lets go of when the process ends in any way; files are for their owner only.
 
-use super::disk::{Disk, file_name};
+use super::disk::{Disk, file_name, segment_named};
 use super::error::JournalError;
 use rustix::fs::{FlockOperation, flock};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many segments' files are kept open, so that a large journal does not use up the process's file descriptors.
-const OPEN_FILES_MAX: usize = 64;
+const OPEN_FILES_MAX: usize = 128;
 
 /// A directory that this process owns.
 #[derive(Debug)]
@@ -33,6 +33,15 @@ impl FileDisk {
     /// When it cannot be made, or another process has it.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let path = path.into();
+        refuse_half_repaired(&path)?;
+        Self::open_as_it_is(path)
+    }
+
+    /// Takes a directory even if a repair has not come to its end.
+    ///
+    /// # Errors
+    /// See [`FileDisk::open`].
+    pub(super) fn open_as_it_is(path: PathBuf) -> Result<Self, JournalError> {
         let failed = |path: &Path, source| JournalError::Directory { path: path.to_owned(), source };
         make_directory(&path).map_err(|error| failed(&path, error))?;
         let lock_path = path.join("lock");
@@ -57,6 +66,7 @@ impl FileDisk {
     /// When there is none, or another process has it.
     pub fn open_to_read(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let path = path.into();
+        refuse_half_repaired(&path)?;
         let failed = |path: &Path, source| JournalError::Directory { path: path.to_owned(), source };
         fs::read_dir(&path).map_err(|error| failed(&path, error))?;
         let lock_path = path.join("lock");
@@ -87,9 +97,22 @@ impl Drop for FileDisk {
     }
 }
 
+/// What says that a repair has been prepared, and is to be finished before anything else.
+pub(super) const REPAIR_MARK: &str = "repair/prepared";
+
+/// Refuses a directory that a repair has left half way: it may hold a part of the journal only.
+pub(super) fn refuse_half_repaired(path: &Path) -> Result<(), JournalError> {
+    match path.join(REPAIR_MARK).exists() {
+        true => Err(JournalError::HalfRepaired { path: path.to_owned() }),
+        false => Ok(()),
+    }
+}
+
 fn keep(files: &mut BTreeMap<u32, Arc<File>>, segment: u32, file: File) -> Arc<File> {
     if files.len() >= OPEN_FILES_MAX {
-        files.pop_first();
+        // Any other one; but not always the first, which may be the one that is written.
+        let other = files.keys().nth(segment as usize % files.len()).copied();
+        other.map(|other| files.remove(&other));
     }
     files.entry(segment).insert_entry(Arc::new(file)).get().clone()
 }
@@ -124,11 +147,7 @@ impl Disk for FileDisk {
         let mut segments = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
-            let name = entry.file_name();
-            let number = name.to_str().and_then(|name| name.strip_suffix(".segment")?.parse().ok());
-            if let Some(segment) = number
-                && name.to_str() == Some(&file_name(segment))
-            {
+            if let Some(segment) = entry.file_name().to_str().and_then(segment_named) {
                 segments.push((segment, entry.metadata()?.len()));
             }
         }

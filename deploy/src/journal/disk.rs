@@ -4,6 +4,7 @@
 //! write of the journal goes through here, so a test can put a disk under it that fails, tears and forgets.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -50,36 +51,150 @@ pub(super) fn is_lost(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| lost.iter().any(|errno| errno.raw_os_error() == code))
 }
 
+/// What a segment is for, by the two highest bits of its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// A piece of the log.
+    Log,
+    /// Which packs there are, and where the log begins.
+    Manifest,
+    /// Threads' records, packed.
+    Pack,
+    /// The index as it was.
+    Checkpoint,
+}
+
+const KINDS: [(Kind, &str); 4] =
+    [(Kind::Log, "segment"), (Kind::Manifest, "manifest"), (Kind::Pack, "pack"), (Kind::Checkpoint, "checkpoint")];
+
+/// The highest number that each kind counts to.
+const COUNT_MAX: u32 = (1 << 30) - 1;
+
+impl Kind {
+    /// The kind of a segment.
+    pub(super) fn of(segment: u32) -> Self {
+        KINDS[(segment >> 30) as usize].0
+    }
+
+    /// The segment of this kind with this number, counted from 1.
+    pub(super) fn segment(self, number: u32) -> u32 {
+        (self as u32) << 30 | number
+    }
+}
+
+/// A segment's number among those of its kind.
+pub(super) fn number_of(segment: u32) -> u32 {
+    segment & COUNT_MAX
+}
+
+/// The segments of one kind, in ascending order.
+pub(super) fn of_kind(segments: &[(u32, u64)], kind: Kind) -> impl DoubleEndedIterator<Item = (u32, u64)> + '_ {
+    segments.iter().copied().filter(move |(segment, _)| Kind::of(*segment) == kind)
+}
+
 /// The name of a segment's file.
 pub(super) fn file_name(segment: u32) -> String {
-    format!("{segment:010}.segment")
+    format!("{:010}.{}", number_of(segment), KINDS[(segment >> 30) as usize].1)
 }
+
+/// The segment whose file has this name.
+pub(super) fn segment_named(name: &str) -> Option<u32> {
+    let (number, suffix) = name.split_once('.')?;
+    let (kind, _) = KINDS.iter().find(|(_, known)| *known == suffix)?;
+    let number = number.parse().ok().filter(|number| (1..=COUNT_MAX).contains(number))?;
+    Some(kind.segment(number)).filter(|segment| file_name(*segment) == name)
+}
+
+/// Reads a whole segment.
+pub(super) fn read_all(disk: &dyn Disk, segment: u32, length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length as usize];
+    match disk.read_at(segment, 0, &mut bytes)? {
+        read if read == bytes.len() => Ok(bytes),
+        // The segment was that long a moment ago. What is missing is not its end.
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// In which pieces memory is taken for a segment, so that no more is taken than is needed and nothing is moved.
+const MEMORY_BYTES: usize = 64 << 10;
 
 /// A disk in memory, for agents without a directory. It survives nothing.
 #[derive(Debug, Default)]
-pub struct MemoryDisk(Mutex<BTreeMap<u32, Vec<u8>>>);
+pub struct MemoryDisk(Mutex<BTreeMap<u32, Pieces>>);
+
+/// A segment in memory: pieces of one size, and its length.
+#[derive(Debug, Default)]
+struct Pieces {
+    pieces: Vec<Box<[u8]>>,
+    length: usize,
+}
 
 impl MemoryDisk {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Vec<u8>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Pieces>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pieces {
+    /// The parts of the pieces that hold these bytes, in order.
+    fn parts(from: usize, length: usize) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> {
+        let end = from + length;
+        (from / MEMORY_BYTES..end.div_ceil(MEMORY_BYTES)).map(move |piece| {
+            let start = piece * MEMORY_BYTES;
+            (piece, from.max(start) - start..end.min(start + MEMORY_BYTES) - start)
+        })
+    }
+
+    fn write(&mut self, offset: usize, mut bytes: &[u8]) {
+        self.length = self.length.max(offset + bytes.len());
+        self.pieces.resize_with(self.length.div_ceil(MEMORY_BYTES), || vec![0; MEMORY_BYTES].into());
+        for (piece, range) in Self::parts(offset, bytes.len()) {
+            let (now, later) = bytes.split_at(range.len());
+            self.pieces[piece][range].copy_from_slice(now);
+            bytes = later;
+        }
+    }
+
+    fn read(&self, offset: usize, buffer: &mut [u8]) -> usize {
+        let length = self.length.saturating_sub(offset).min(buffer.len());
+        let mut filled = 0;
+        for (piece, range) in Self::parts(offset, length) {
+            let next = filled + range.len();
+            buffer[filled..next].copy_from_slice(&self.pieces[piece][range]);
+            filled = next;
+        }
+        filled
+    }
+
+    fn truncate(&mut self, length: usize) {
+        if length < self.length {
+            self.length = length;
+            self.pieces.truncate(length.div_ceil(MEMORY_BYTES));
+            if let Some(last) = self.pieces.last_mut() {
+                last[(length - 1) % MEMORY_BYTES + 1..].fill(0);
+            }
+        }
     }
 }
 
 impl Disk for MemoryDisk {
     fn segments(&self) -> io::Result<Vec<(u32, u64)>> {
-        Ok(self.lock().iter().map(|(&segment, bytes)| (segment, bytes.len() as u64)).collect())
+        Ok(self.lock().iter().map(|(&segment, pieces)| (segment, pieces.length as u64)).collect())
     }
 
     fn create(&self, segment: u32) -> io::Result<()> {
-        match self.lock().insert(segment, Vec::new()) {
-            None => Ok(()),
-            Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        match self.lock().entry(segment) {
+            Entry::Vacant(entry) => {
+                entry.insert(Pieces::default());
+                Ok(())
+            }
+            Entry::Occupied(_) => Err(io::ErrorKind::AlreadyExists.into()),
         }
     }
 
     fn write_at(&self, segment: u32, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut segments = self.lock();
-        write_into(segments.get_mut(&segment).ok_or(io::ErrorKind::NotFound)?, offset, bytes);
+        segments.get_mut(&segment).ok_or(io::ErrorKind::NotFound)?.write(offset as usize, bytes);
         Ok(())
     }
 
@@ -89,7 +204,7 @@ impl Disk for MemoryDisk {
 
     fn read_at(&self, segment: u32, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let segments = self.lock();
-        Ok(read_from(segments.get(&segment).ok_or(io::ErrorKind::NotFound)?, offset, buffer))
+        Ok(segments.get(&segment).ok_or(io::ErrorKind::NotFound)?.read(offset as usize, buffer))
     }
 
     fn truncate(&self, segment: u32, length: u64) -> io::Result<()> {
@@ -108,22 +223,4 @@ impl Disk for MemoryDisk {
     fn directory(&self) -> String {
         "(memory)".to_owned()
     }
-}
-
-/// Writes into a segment that is held in memory, growing it with zeros as a file would.
-pub(super) fn write_into(segment: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
-    let offset = offset as usize;
-    let end = offset + bytes.len();
-    if segment.len() < end {
-        segment.resize(end, 0);
-    }
-    segment[offset..end].copy_from_slice(bytes);
-}
-
-/// Reads from a segment that is held in memory.
-pub(super) fn read_from(segment: &[u8], offset: u64, buffer: &mut [u8]) -> usize {
-    let rest = segment.get(offset as usize..).unwrap_or_default();
-    let length = rest.len().min(buffer.len());
-    buffer[..length].copy_from_slice(&rest[..length]);
-    length
 }

@@ -68,6 +68,29 @@ pub enum JournalError {
         /// The directory.
         directory: String,
     },
+    /// A directory without a journal.
+    #[error("there is no journal in {path}; give the data directory of a runtime")]
+    Nothing {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A directory that should be empty is not.
+    #[error("{path} is not empty; give a directory that is, or that does not exist yet")]
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A repair was begun and has not come to its end.
+    #[error(
+        "a repair of {path} has not come to its end: run `slackwater doctor {path} --repair` again; nothing is lost"
+    )]
+    HalfRepaired {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A journal that was opened for one thing has failed.
+    #[error("{0}")]
+    Ended(String),
     /// An option has a value that cannot work.
     #[error("journal option {name}: {what}")]
     Option {

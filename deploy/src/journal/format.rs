@@ -6,11 +6,11 @@
 
 use slackwater_core::id::{Number, ThreadId};
 
-/// The version of all that is described here, in each segment's header.
-pub(super) const VERSION: u16 = 1;
+/// The version of all that is described here, in each segment's header. Those of version 1 have no packs, and are read.
+pub(super) const VERSION: u16 = 2;
 
 /// Where a frame begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Location {
     /// The segment, counted from 1; 0 stands for nowhere.
     pub(super) segment: u32,
@@ -105,6 +105,10 @@ pub(super) mod kind {
     pub(in super::super) const RECORD: u8 = 1;
     /// A hint that a thread had come to rest.
     pub(in super::super) const REST: u8 = 2;
+    /// A run of a thread's records, packed; named by the last of them. In packs only.
+    pub(in super::super) const BLOCK: u8 = 3;
+    /// What the blocks of a pack were compressed with; its number is its key. In packs only.
+    pub(in super::super) const DICTIONARY: u8 = 4;
 }
 
 /// A frame's name, as it stands in its head and again in its batch's table.
@@ -146,7 +150,7 @@ impl Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHead {
     pub(super) row: Row,
-    /// The thread's previous record.
+    /// The thread's previous record; of a block, the block before it.
     pub(super) previous: Location,
     /// When the record was received, in milliseconds since the Unix epoch.
     pub(super) at_ms: u64,
@@ -185,20 +189,20 @@ impl FrameHead {
 }
 
 /// Writes into the first four bytes the checksum of all others.
-fn sum(bytes: &mut [u8]) {
+pub(super) fn sum(bytes: &mut [u8]) {
     let sum = crc32c::crc32c(&bytes[4..]);
     bytes[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// The bytes, if their first four are the checksum of the others.
-fn summed(bytes: &[u8]) -> Option<&[u8]> {
+pub(super) fn summed(bytes: &[u8]) -> Option<&[u8]> {
     (u32_at(bytes, 0) == crc32c::crc32c(&bytes[4..])).then_some(bytes)
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("invariant: four bytes"))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("invariant: eight bytes"))
 }

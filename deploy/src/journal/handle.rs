@@ -4,9 +4,10 @@
 //! directory is free.
 
 use super::error::JournalError;
+use super::keeper::Asked;
 use super::shared::{Counters, Shared};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use tokio::sync::{Notify, oneshot};
 
@@ -17,6 +18,8 @@ pub struct JournalHandle {
     pub(super) stop: Arc<Notify>,
     pub(super) writer: Running,
     pub(super) reader: Running,
+    pub(super) keeper: Running,
+    pub(super) to_keeper: mpsc::Sender<Asked>,
 }
 
 /// A thread of the operating system, and the sign that it has let go of everything.
@@ -87,6 +90,23 @@ impl JournalHandle {
         self.shared.counters()
     }
 
+    /// Writes the index down now, as it is otherwise done from time to time. Whether it was done: not while damage is known,
+    /// and not when the journal closes or the disk fails.
+    pub async fn checkpoint(&self) -> bool {
+        self.ask(Asked::Checkpoint).await
+    }
+
+    /// Packs all threads now and frees what that leaves behind, as it is otherwise done in time with those that rest.
+    /// Whether nothing was left: threads that go on meanwhile and damaged ones keep what they need.
+    pub async fn pack(&self) -> bool {
+        self.ask(Asked::Pack).await
+    }
+
+    async fn ask(&self, what: impl FnOnce(oneshot::Sender<bool>) -> Asked) -> bool {
+        let (answer, done) = oneshot::channel();
+        self.to_keeper.send(what(answer)).is_ok() && done.await.unwrap_or(false)
+    }
+
     /// Commits what was sent before, with the hints that wait for a commit; ends; and frees the directory.
     ///
     /// # Errors
@@ -97,6 +117,9 @@ impl JournalHandle {
         // Everything is written; a recall that is still under way would be for nobody.
         self.shared.closing.store(true, Ordering::Release);
         self.reader.end().await;
+        // It may have ended with the writer.
+        let _ = self.to_keeper.send(Asked::End);
+        self.keeper.end().await;
         match self.shared.failure().borrow().clone() {
             Some(error) => Err(error),
             None => Ok(()),

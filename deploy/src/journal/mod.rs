@@ -9,51 +9,76 @@
 //! | [`disk`], [`directory`] | the seam under everything, and a directory as a disk |
 //! | `format`, `body`, `batch` | the bytes; `deploy/docs/journal-format.md` draws them |
 //! | `index` | where each thread's last record is |
-//! | `scan`, `damage`, `recovery` | what a disk holds, what is wrong with it, and how it is made ready |
+//! | `manifest`, `checkpoint` | which packs there are; the index as it was |
+//! | `pack`, `block`, `dictionary` | threads' records, together and compressed |
+//! | `keeper`, `repack`, `gather` | the thread that writes the index down and packs |
+//! | `scan`, `packs`, `damage`, `recovery` | what a disk holds, what is wrong with it, and how it is made ready |
 //! | `writer` | group commit |
 //! | `reader`, `chain`, `query` | recalls and answers |
 //! | [`inspect`](mod@inspect), `still` | what `doctor` says; answers about a directory that nobody uses |
+//! | [`inspect`](mod@inspect), [`repair`](mod@repair) | what `doctor` says and does |
+//! | [`snapshot`], [`backup`](mod@backup), [`transfer`] | what is read while a runtime runs: copies, and threads as text |
 //!
 //! ```text
 //! Journal::open(disk, options)?.start()? -> (FromAdapter<FromJournal>, ToAdapter<ToJournal>, JournalHandle)
 //! ```
 
+pub mod backup;
 mod batch;
+mod block;
 mod body;
 mod chain;
+mod checkpoint;
 mod damage;
+mod dictionary;
 pub mod directory;
 pub mod disk;
 mod error;
 mod format;
+mod gather;
 mod handle;
 mod index;
 pub mod inspect;
+mod keeper;
+mod manifest;
 mod options;
+mod pack;
+mod packs;
 mod query;
 mod reader;
 mod recovery;
+mod repack;
+pub mod repair;
 mod scan;
 mod shared;
+pub mod snapshot;
 mod still;
 #[cfg(test)]
 mod tests;
+pub mod transfer;
 mod writer;
 
+pub use backup::{Backup, backup};
 pub use damage::{Damage, DamageEffect, TornTail};
 pub use directory::FileDisk;
 pub use disk::{Disk, MemoryDisk};
 pub use error::JournalError;
 pub use handle::JournalHandle;
-pub use inspect::{Report, inspect};
+pub use inspect::{CheckpointState, Progress, Report, inspect, inspect_watched};
 pub use options::Options;
+pub use repair::{Repaired, repair};
 pub use shared::Counters;
+pub use snapshot::Snapshot;
 pub use still::Still;
+pub use transfer::{Line, TransferError, export, import};
 
 use crate::port::{FromAdapter, Inside, ToAdapter, ends};
+use dictionary::Dictionary;
 use handle::Running;
+use keeper::{Base, Keeper};
+use manifest::Manifest;
 use reader::Reader;
-use recovery::{Position, recover};
+use recovery::{Position, Recovered, recover};
 use shared::Shared;
 use slackwater_core::id::ThreadId;
 use slackwater_core::port::{FromJournal, Rest, ToJournal};
@@ -67,6 +92,9 @@ pub struct Journal {
     options: Options,
     shared: Arc<Shared>,
     position: Position,
+    manifest: Manifest,
+    base: Base,
+    dictionary: Option<Dictionary>,
     unsettled: Vec<ThreadId>,
     resting: Vec<Rest>,
     damages: Vec<Damage>,
@@ -81,7 +109,7 @@ impl Journal {
     pub fn open(disk: impl Disk + 'static, options: Options) -> Result<Self, JournalError> {
         options.check()?;
         let disk: Arc<dyn Disk> = Arc::new(disk);
-        let (mut scan, position) = recover(&*disk)?;
+        let Recovered { mut scan, position, checkpoint } = recover(&*disk)?;
         let mut resting = scan.resting();
         resting.retain(|rest| scan.index.damage(&rest.thread).is_none());
         let mut unsettled = scan.index.unsettled();
@@ -89,15 +117,28 @@ impl Journal {
         let counters = Counters {
             threads: scan.index.len() as u64,
             records: scan.records,
-            bytes: scan.bytes - scan.torn.as_ref().map_or(0, |torn| torn.bytes),
+            // A journal's first segment is made when it is opened.
+            bytes: (scan.bytes - scan.torn.as_ref().map_or(0, |torn| torn.bytes)).max(format::SEGMENT_HEAD as u64),
             segments: scan.segments.max(1) as u64,
             syncs: 0,
         };
+        let mark = position.mark(&*disk)?;
+        let manifest = scan.manifest.manifest;
+        let base = match checkpoint {
+            Some((segment, start)) => Base::Checkpoint(segment, start),
+            None if manifest == Manifest::default() && counters.bytes < options.checkpoint_bytes => Base::Log,
+            None => begin_checkpoints(&*disk, mark, &manifest, &scan.index, &resting),
+        };
+        // It is learnt again when it cannot be read.
+        let dictionary = scan.dictionaries.load(&*disk, &manifest).unwrap_or_default();
         Ok(Self {
             disk,
             options,
-            shared: Arc::new(Shared::new(scan.index, counters)),
+            shared: Arc::new(Shared::new(scan.index, scan.dictionaries, mark, counters)),
             position,
+            manifest,
+            base,
+            dictionary,
             unsettled,
             resting,
             damages: scan.damages,
@@ -121,7 +162,7 @@ impl Journal {
     /// # Errors
     /// When the system refuses a thread.
     pub fn start(self) -> Result<(FromAdapter<FromJournal>, ToAdapter<ToJournal>, JournalHandle), JournalError> {
-        let Self { disk, options, shared, position, unsettled, resting, .. } = self;
+        let Self { disk, options, shared, position, manifest, base, dictionary, unsettled, resting, .. } = self;
         let (from, to, Inside { send, receive }) = ends();
         for thread in unsettled {
             let last = shared.index.get(&thread).map_or(0, |entry| entry.last());
@@ -135,8 +176,51 @@ impl Journal {
         let stop = Arc::new(Notify::new());
         let reader = Running::start("journal-reader", &shared, &stop, move || reader.run(&from_writer))?;
         let stopped = stop.clone();
+        let (to_writer, from_keeper) = tokio::sync::mpsc::unbounded_channel();
+        let (to_keeper, asked) = mpsc::channel();
+        let keeper = Keeper {
+            disk: disk.clone(),
+            options: options.clone(),
+            shared: shared.clone(),
+            manifest,
+            base,
+            writer: to_writer,
+            dictionary,
+            packs_of_dictionary: 1,
+            is_hurried: false,
+        };
         let writer = Writer::new(disk, options, shared.clone(), send, to_reader, position);
-        let writer = Running::start("journal-writer", &shared, &stop, move || writer.run(receive, &stopped))?;
-        Ok((from, to, JournalHandle { shared, stop, writer, reader }))
+        let writer =
+            Running::start("journal-writer", &shared, &stop, move || writer.run(receive, from_keeper, &stopped))?;
+        let keeper = Running::start("journal-keeper", &shared, &stop, move || {
+            keeper.run(&asked);
+            Ok(())
+        })?;
+        Ok((from, to, JournalHandle { shared, stop, writer, reader, keeper, to_keeper }))
+    }
+}
+
+/// Writes down an index that took long to make, so that the next opening is faster and later checkpoints can follow on it.
+fn begin_checkpoints(
+    disk: &dyn Disk,
+    mark: checkpoint::Mark,
+    manifest: &Manifest,
+    index: &index::Index,
+    resting: &[Rest],
+) -> Base {
+    if index.is_any_damaged() {
+        return Base::Unknown;
+    }
+    let written = checkpoint::Writing::begin(disk, mark, index.len() as u64, manifest).and_then(|mut writing| {
+        writing.entries(index, |_| Ok::<_, std::io::Error>(()))?;
+        writing.rests(resting)?;
+        writing.end(mark)
+    });
+    match written {
+        Ok(segment) => Base::Checkpoint(segment, mark),
+        Err(error) => {
+            tracing::warn!(directory = disk.directory(), %error, "the index could not be written down; the next start reads all of the log");
+            Base::Unknown
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! In: recalls and queries, passed on by the writer. Out: the records, the replies. Always: sees only what is durable, and
 //! never holds up a commit; a damaged thread is an answer, never an empty history.
 
-use super::chain::{self, Ancestry, Unread};
+use super::chain::{self, Ancestry, Source, Unread};
 use super::disk::Disk;
 use super::error::JournalError;
 use super::query;
@@ -87,8 +87,10 @@ impl Reader {
         if let Some(what) = self.shared.index.damage(&thread) {
             return Ok(Some(Err(what)));
         }
+        let _reading = self.shared.reading.read();
         let Some(head) = self.shared.index.get(&thread) else { return Ok(Some(Ok(None))) };
-        match chain::read(&*self.disk, thread, head, before, || self.shared.is_closing()) {
+        let source = Source { disk: &*self.disk, dictionaries: &self.shared.dictionaries };
+        match chain::read(source, thread, head, before, || self.shared.is_closing()) {
             Ok(records) => Ok(Some(Ok(Some(records)))),
             Err(Unread::Stopped) => Ok(None),
             Err(Unread::Damaged(what)) => {

@@ -1,17 +1,22 @@
-//! The scan: reads every segment once and says what is there.
+//! The scan: reads the log and the packs once and says what is there; from a checkpoint on, if there is one.
 //!
 //! In: a disk. Out: the index, the rests, all damage by place and thread, and the tail. Always: changes nothing on the
-//! disk, decodes no body, and never takes damage for an end: only what nothing follows is a torn tail.
+//! disk, decodes no record, and never takes damage for an end: only what nothing follows is a torn tail; what it comes to is
+//! the same with a checkpoint and without.
 
 use super::batch::{self, Found, kind_name};
 use super::body;
+use super::checkpoint::{Loaded, Mark};
 use super::damage::{Damage, DamageEffect, TornTail};
-use super::disk::{Disk, is_lost};
+use super::dictionary::Dictionaries;
+use super::disk::{Disk, Kind, is_lost, of_kind};
 use super::error::JournalError;
 use super::format::{FrameHead, Location, SEGMENT_HEAD, SegmentHead, VERSION, kind};
 use super::index::{Entry, Index};
+use super::manifest::{self, Manifest};
+use super::packs::Blocks;
 use hashbrown::HashMap;
-use slackwater_core::id::ThreadId;
+use slackwater_core::id::{Number, ThreadId};
 use slackwater_core::port::Rest;
 use std::io;
 use std::ops::Range;
@@ -24,6 +29,8 @@ const PIECE_BYTES: usize = 4096;
 pub(super) enum Tail {
     /// There is no segment yet.
     Nothing,
+    /// Nothing follows the place from which the log was read.
+    Mark(Mark),
     /// The last segment holds no batch; its header may be torn.
     Header { segment: u32 },
     /// The last segment's last batch.
@@ -34,69 +41,131 @@ pub(super) enum Tail {
 #[derive(Debug)]
 pub(super) struct Scan {
     pub(super) index: Index,
-    /// The last rest hint with timers of each thread; void unless it covers the thread's last record.
+    pub(super) manifest: manifest::Found,
+    pub(super) dictionaries: Dictionaries,
+    pub(super) blocks: Blocks,
+    /// The last rest hint of each thread; void unless it covers the thread's last record.
     pub(super) rests: HashMap<ThreadId, Rest>,
+    /// Those of a checkpoint, which the ones above replace.
+    pub(super) rests_before: Vec<Rest>,
     pub(super) damages: Vec<Damage>,
+    /// Damages of records that count only if the thread's chain leads to them: thread, number, which damage.
+    pub(super) suspects: Vec<(ThreadId, Number, usize)>,
+    /// The threads whose first record that was found is not their first and follows on no block: its number, and where.
+    pub(super) unanchored: HashMap<ThreadId, (Number, Location)>,
+    /// The last record of a thread that follows on a block.
+    pub(super) anchors: HashMap<ThreadId, Number>,
+    /// Whether the index began as a checkpoint's.
+    is_continued: bool,
     /// What the disk cannot read of the segment under way; it stands as zeros in its bytes.
     lost: Vec<Range<usize>>,
     pub(super) torn: Option<TornTail>,
     pub(super) tail: Tail,
     /// The last segment's bytes.
     pub(super) last: Vec<u8>,
-    /// The number that the next batch gets.
+    /// The number that the next batch gets; 0 while it is not known.
     pub(super) sequence: u64,
+    /// Pieces of the log and packs.
     pub(super) segments: usize,
-    /// The lengths of all segments.
+    /// The lengths of these segments.
     pub(super) bytes: u64,
     /// How many records, damaged ones included.
     pub(super) records: u64,
 }
 
-/// Reads all segments.
+/// Reads everything.
 ///
 /// # Errors
 /// When the disk fails, or a segment is of another version.
 pub(super) fn scan(disk: &dyn Disk) -> Result<Scan, JournalError> {
-    let failed = |action, place| move |source| JournalError::Disk { action, place, source };
-    let segments = disk.segments().map_err(failed("list", disk.directory()))?;
+    let failed = |action| move |source| JournalError::Disk { action, place: disk.directory(), source };
+    let segments = disk.segments().map_err(failed("list"))?;
+    let manifest = Manifest::find(disk, &segments).map_err(failed("read the manifest of"))?;
+    scan_from(disk, &segments, manifest, None)
+}
+
+/// Reads what a checkpoint does not say, or everything without one.
+///
+/// # Errors
+/// See [`scan`].
+pub(super) fn scan_from(
+    disk: &dyn Disk,
+    segments: &[(u32, u64)],
+    found: manifest::Found,
+    loaded: Option<Loaded>,
+) -> Result<Scan, JournalError> {
+    let failed = |segment| move |source| JournalError::Disk { action: "read", place: disk.place(segment), source };
+    let oldest = found.manifest.oldest;
+    let logs: Vec<_> = of_kind(segments, Kind::Log).filter(|(segment, _)| *segment >= oldest).collect();
+    let held = segments.iter().filter(|(segment, _)| found.manifest.holds(*segment));
+    let bytes = held.map(|(_, length)| length).sum();
     let mut scan = Scan {
         index: Index::default(),
+        manifest: found,
+        dictionaries: Dictionaries::default(),
+        blocks: Blocks::default(),
         rests: HashMap::new(),
+        rests_before: Vec::new(),
         damages: Vec::new(),
+        suspects: Vec::new(),
+        unanchored: HashMap::new(),
+        anchors: HashMap::new(),
+        is_continued: false,
         lost: Vec::new(),
         torn: None,
         tail: Tail::Nothing,
         last: Vec::new(),
-        sequence: 1,
-        segments: segments.len(),
-        bytes: segments.iter().map(|(_, length)| length).sum(),
+        sequence: u64::from(oldest == 1),
+        segments: logs.len(),
+        bytes,
         records: 0,
     };
-    for (position, &(segment, length)) in segments.iter().enumerate() {
+    let (mut start, mut known) = (Mark::default(), Vec::new());
+    if let Some(loaded) = loaded {
+        (start, known) = (loaded.start, loaded.packs);
+        scan.index = loaded.index;
+        scan.rests_before = loaded.rests;
+        scan.sequence = start.sequence;
+        scan.tail = Tail::Mark(start);
+        scan.is_continued = true;
+        let all = &scan.manifest.manifest;
+        scan.dictionaries.load(disk, all).map_err(failed(Kind::Pack.segment(0)))?;
+    }
+    scan.packs(disk, &known)?;
+    if oldest > 1 && logs.first().is_none_or(|(segment, _)| *segment != oldest) {
+        let what = "this segment is missing".to_owned();
+        scan.damaged(oldest, &disk.place(oldest), 0, what, DamageEffect::NotOpened, &[]);
+    }
+    let last = logs.last().map(|(segment, _)| *segment);
+    for (segment, length) in logs.into_iter().filter(|(segment, _)| *segment >= start.segment) {
+        let from = if segment == start.segment { start.end as usize } else { 0 };
+        scan.last.clear();
         scan.last.resize(length as usize, 0);
-        scan.read(disk, segment).map_err(failed("read", disk.place(segment)))?;
+        scan.read(disk, segment, from).map_err(failed(segment))?;
         let bytes = std::mem::take(&mut scan.last);
-        scan.segment(disk, segment, &bytes, position + 1 == segments.len())?;
+        scan.segment(disk, segment, &bytes, from, Some(segment) == last)?;
         scan.last = bytes;
     }
+    scan.settle(disk);
     Ok(scan)
 }
 
 impl Scan {
     /// Reads a segment's bytes into `last`. What the disk has lost becomes zeros, which no checksum matches.
-    fn read(&mut self, disk: &dyn Disk, segment: u32) -> io::Result<()> {
+    fn read(&mut self, disk: &dyn Disk, segment: u32, from: usize) -> io::Result<()> {
         self.lost.clear();
-        let error = match disk.read_at(segment, 0, &mut self.last) {
-            Ok(read) => {
-                self.last.truncate(read);
-                return Ok(());
-            }
+        let length = self.last.len();
+        let error = match disk.read_at(segment, from as u64, &mut self.last[from.min(length)..]) {
+            Ok(read) if from + read == length => return Ok(()),
+            // The segment was that long a moment ago. To take what is missing for a torn tail would be to cut it.
+            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) if is_lost(&error) => error,
             Err(error) => return Err(error),
         };
-        for (index, piece) in self.last.chunks_mut(PIECE_BYTES).enumerate() {
+        for (index, piece) in self.last.chunks_mut(PIECE_BYTES).enumerate().skip(from / PIECE_BYTES) {
             let start = index * PIECE_BYTES;
             match disk.read_at(segment, start as u64, piece) {
+                Ok(read) if read < piece.len() => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) => {}
                 Err(error) if is_lost(&error) => {
                     piece.fill(0);
@@ -113,11 +182,20 @@ impl Scan {
         Ok(())
     }
 
-    fn segment(&mut self, disk: &dyn Disk, segment: u32, bytes: &[u8], is_last: bool) -> Result<(), JournalError> {
+    fn segment(
+        &mut self,
+        disk: &dyn Disk,
+        segment: u32,
+        bytes: &[u8],
+        from: usize,
+        is_last: bool,
+    ) -> Result<(), JournalError> {
         let place = disk.place(segment);
-        self.tail = Tail::Header { segment };
-        self.segment_head(segment, &place, bytes, is_last)?;
-        let mut at = SEGMENT_HEAD;
+        if from == 0 {
+            self.tail = Tail::Header { segment };
+            self.segment_head(segment, &place, bytes, is_last)?;
+        }
+        let mut at = from.max(SEGMENT_HEAD);
         while at < bytes.len() {
             let Some(found) = batch::find(bytes, at, self.sequence) else {
                 match batch::find_next_head(bytes, at + 1, self.sequence) {
@@ -150,8 +228,14 @@ impl Scan {
     }
 
     fn segment_head(&mut self, segment: u32, place: &str, bytes: &[u8], is_last: bool) -> Result<(), JournalError> {
-        match SegmentHead::read(bytes) {
-            Some(head) if head.version != VERSION => {
+        let head = SegmentHead::read(bytes);
+        if self.sequence == 0 {
+            // The first one that is left says itself where the log begins.
+            let first = batch::find_next_head(bytes, SEGMENT_HEAD, 0).and_then(|at| batch::find(bytes, at, 0));
+            self.sequence = head.map_or_else(|| first.map_or(1, |first| first.end.sequence), |head| head.first);
+        }
+        match head {
+            Some(head) if head.version == 0 || head.version > VERSION => {
                 return Err(JournalError::Version { place: place.to_owned(), found: head.version, known: VERSION });
             }
             Some(head) if head.segment != segment => {
@@ -185,14 +269,14 @@ impl Scan {
             let location = Location { segment, offset: frame.offset as u32 };
             let Some(head) = frame.head else {
                 let what = format!("{} {} does not match its checksum", kind_name(frame.row.kind), frame.row.number);
-                let effect = match frame.row.kind {
-                    kind::REST => DamageEffect::NothingLost,
-                    _ => DamageEffect::ThreadsRefused,
-                };
-                self.damaged(segment, place, frame.offset, what, effect, &[frame.row.thread]);
                 if frame.row.kind == kind::RECORD {
-                    self.records += 1;
-                    *self.index.change(frame.row.thread) = Entry::new(location, frame.row.number);
+                    self.damaged_record(place, location, frame.row.thread, frame.row.number, what);
+                } else {
+                    let effect = match frame.row.kind {
+                        kind::REST => DamageEffect::NothingLost,
+                        _ => DamageEffect::ThreadsRefused,
+                    };
+                    self.damaged(segment, place, frame.offset, what, effect, &[frame.row.thread]);
                 }
                 continue;
             };
@@ -216,27 +300,67 @@ impl Scan {
     }
 
     fn record(&mut self, place: &str, location: Location, head: &FrameHead) {
-        self.records += 1;
         let (thread, number) = (head.row.thread, head.row.number);
-        let entry = self.index.change(thread);
-        let before = (entry.last(), entry.location);
-        *entry = Entry::new(location, number);
-        if (number.wrapping_sub(1), head.previous) != before {
-            let what = format!("record {number} does not follow on record {}, the last one before it", before.0);
-            let effect = DamageEffect::ThreadsRefused;
-            self.damaged(location.segment, place, location.offset as usize, what, effect, &[thread]);
+        let before = self.index.get(&thread);
+        if self.is_continued && before.is_some_and(|entry| number <= entry.last()) {
+            // The checkpoint was written while this was appended.
+            return;
         }
+        let follows_on_block = self.blocks.has(thread, number.wrapping_sub(1), head.previous);
+        let follows = match before {
+            _ if follows_on_block => before.is_none_or(|entry| entry.last() + 1 == number),
+            // What it followed on was packed again since, with this one.
+            _ if !self.manifest.manifest.holds(head.previous.segment) && head.previous.segment > 0 => true,
+            Some(entry) => (entry.last() + 1, entry.location) == (number, head.previous),
+            None => number == 1 && head.previous == Location::default() || self.begins_late(),
+        };
+        if !follows {
+            let last = before.map_or(0, Entry::last);
+            let what = format!("record {number} does not follow on record {last}, the last one before it");
+            return self.damaged_record(place, location, thread, number, what);
+        }
+        if follows_on_block {
+            self.anchors.insert(thread, number);
+            self.unanchored.remove(&thread);
+        } else if number > 1 && before.is_none_or(|entry| entry.location != head.previous) {
+            self.unanchored.insert(thread, (number, location));
+        }
+        self.index.set(thread, Entry::new(location, number));
+    }
+
+    /// Whether the log has not all records: those of its first segments are in packs.
+    fn begins_late(&self) -> bool {
+        self.manifest.manifest.oldest > 1
+    }
+
+    /// A record that is damaged, or not where it should be. It counts only if the thread's chain leads to it.
+    fn damaged_record(&mut self, place: &str, location: Location, thread: ThreadId, number: Number, what: String) {
+        self.suspects.push((thread, number, self.damages.len()));
+        let effect = DamageEffect::ThreadsRefused;
+        self.damaged(location.segment, place, location.offset as usize, what, effect, &[thread]);
+        if self.index.get(&thread).is_none() && number > 1 && self.begins_late() {
+            self.unanchored.insert(thread, (number, location));
+        }
+        self.index.set(thread, Entry::new(location, number.max(1)));
     }
 
     fn rest(&mut self, place: &str, location: Location, head: &FrameHead, bytes: &[u8]) {
         let (thread, through) = (head.row.thread, head.row.number);
-        let Some(mut entry) = self.index.get(&thread).filter(|entry| entry.last() == through) else { return };
+        let entry = self.index.get(&thread);
+        if entry.is_some_and(|entry| entry.last() != through) || entry.is_none() && !self.begins_late() {
+            return;
+        }
         let body = FrameHead::read(&bytes[location.offset as usize..]).map(|(_, body)| body).unwrap_or_default();
         match body::read_timers(body) {
             Ok(timers) => {
-                entry.set_at_rest();
-                self.index.set(thread, entry);
-                self.set_rest(Rest { thread, through, timers });
+                if let Some(mut entry) = entry {
+                    entry.set_at_rest();
+                    self.index.set(thread, entry);
+                    self.set_rest(Rest { thread, through, timers });
+                } else {
+                    // Its record may be packed, and then the hint holds.
+                    self.rests.insert(thread, Rest { thread, through, timers });
+                }
             }
             Err(what) => {
                 let effect = DamageEffect::NothingLost;
@@ -245,8 +369,8 @@ impl Scan {
         }
     }
 
-    fn set_rest(&mut self, rest: Rest) {
-        if rest.timers.is_empty() {
+    pub(super) fn set_rest(&mut self, rest: Rest) {
+        if rest.timers.is_empty() && self.rests_before.is_empty() {
             self.rests.remove(&rest.thread);
         } else {
             self.rests.insert(rest.thread, rest);
@@ -267,7 +391,7 @@ impl Scan {
         self.torn = Some(TornTail { segment, offset: at as u64, bytes: (length - at) as u64 });
     }
 
-    fn damaged(
+    pub(super) fn damaged(
         &mut self,
         segment: u32,
         place: &str,
@@ -276,11 +400,6 @@ impl Scan {
         effect: DamageEffect,
         threads: &[ThreadId],
     ) {
-        if effect == DamageEffect::ThreadsRefused {
-            for &thread in threads {
-                self.index.set_damaged(thread, format!("{place} at byte {at}: {what}"));
-            }
-        }
         let threads = threads.iter().map(ToString::to_string).collect();
         self.damages.push(Damage { segment, place: place.to_owned(), offset: at as u64, what, effect, threads });
     }
@@ -288,9 +407,14 @@ impl Scan {
     /// The rests that hold, by thread.
     pub(super) fn resting(&mut self) -> Vec<Rest> {
         let holds = |rest: &Rest| {
-            self.index.get(&rest.thread).is_some_and(|entry| entry.is_at_rest() && entry.last() == rest.through)
+            !rest.timers.is_empty()
+                && self.index.get(&rest.thread).is_some_and(|entry| entry.is_at_rest() && entry.last() == rest.through)
         };
-        let mut rests: Vec<Rest> = std::mem::take(&mut self.rests).into_values().filter(holds).collect();
+        let after = std::mem::take(&mut self.rests);
+        let before = std::mem::take(&mut self.rests_before);
+        let before = before.into_iter().filter(|rest| !after.contains_key(&rest.thread) && holds(rest));
+        let mut rests: Vec<Rest> = before.collect();
+        rests.extend(after.into_values().filter(holds));
         rests.sort_unstable_by_key(|rest| rest.thread);
         rests
     }

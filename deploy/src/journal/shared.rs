@@ -3,16 +3,23 @@
 //! In: what became durable, and the first failure. Out: the index, counters, and the failure for whoever waits for it.
 //! Always: after the first failure nothing is acknowledged.
 
+use super::checkpoint::Mark;
+use super::dictionary::Dictionaries;
 use super::error::JournalError;
 use super::index::Index;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tokio::sync::watch;
 
 /// Shared by the writer, the reader and the handle.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) index: Index,
+    pub(super) dictionaries: Dictionaries,
+    /// Held while a chain is read, so that nothing that it leads to is removed meanwhile.
+    pub(super) reading: RwLock<()>,
+    /// The end of what is durable.
+    durable: Mutex<Mark>,
     /// Set when the journal closes for whatever reason: what is not begun is not begun any more.
     pub(super) closing: AtomicBool,
     failure: watch::Sender<Option<Arc<JournalError>>>,
@@ -39,9 +46,12 @@ pub struct Counters {
 }
 
 impl Shared {
-    pub(super) fn new(index: Index, counters: Counters) -> Self {
+    pub(super) fn new(index: Index, dictionaries: Dictionaries, durable: Mark, counters: Counters) -> Self {
         Self {
             index,
+            dictionaries,
+            reading: RwLock::new(()),
+            durable: Mutex::new(durable),
             closing: AtomicBool::new(false),
             failure: watch::Sender::new(None),
             threads: AtomicU64::new(counters.threads),
@@ -69,6 +79,21 @@ impl Shared {
             segments: self.segments.load(Ordering::Relaxed),
             syncs: self.syncs.load(Ordering::Relaxed),
         }
+    }
+
+    /// The end of what is durable: what the index holds is before it, or was so a moment ago.
+    pub(super) fn durable(&self) -> Mark {
+        *self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_durable(&self, mark: Mark) {
+        *self.durable.lock().unwrap_or_else(PoisonError::into_inner) = mark;
+    }
+
+    /// Counts what was removed.
+    pub(super) fn uncount(&self, segments: u64, bytes: u64) {
+        self.segments.fetch_sub(segments, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Notes the failure that ends the journal. The first is kept.

@@ -6,6 +6,7 @@
 
 use super::batch::Batch;
 use super::body;
+use super::checkpoint::Mark;
 use super::disk::Disk;
 use super::error::JournalError;
 use super::format::{FrameHead, Location, Row, SEGMENT_HEAD, kind};
@@ -16,7 +17,7 @@ use super::recovery::{Position, begin_segment, failed};
 use super::shared::{Counters, Shared};
 use hashbrown::HashMap;
 use slackwater_core::effect::Refusal;
-use slackwater_core::id::ThreadId;
+use slackwater_core::id::{Number, ThreadId};
 use slackwater_core::port::{FromJournal, Rest, ToJournal};
 use slackwater_core::record::{Arrival, Committed};
 use std::collections::VecDeque;
@@ -24,6 +25,23 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+/// What the keeper asks of the writer, which alone changes the index.
+#[derive(Debug)]
+pub(super) enum ToWriter {
+    /// These threads' chains begin at blocks now. Answered by those that have gone on meanwhile and were left as they are.
+    Move(Vec<Move>, mpsc::Sender<Vec<ThreadId>>),
+    /// Go on in a new segment, unless this one is empty.
+    Rotate(mpsc::Sender<()>),
+}
+
+/// A thread's chain begins elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Move {
+    pub(super) thread: ThreadId,
+    pub(super) from: Entry,
+    pub(super) to: Entry,
+}
 
 /// The writer's state between groups, and the group that it gathers.
 pub(super) struct Writer {
@@ -41,6 +59,8 @@ pub(super) struct Writer {
     reads: Vec<ToReader>,
     /// Rests that wait for the next group.
     rests: VecDeque<Rest>,
+    /// Those that are in the group: who, and through which record.
+    resting: Vec<(ThreadId, Number)>,
     new_threads: u64,
 }
 
@@ -65,6 +85,7 @@ impl Writer {
             committed: Vec::new(),
             reads: Vec::new(),
             rests: VecDeque::new(),
+            resting: Vec::new(),
             new_threads: 0,
         };
         writer.begin();
@@ -75,23 +96,43 @@ impl Writer {
     ///
     /// # Errors
     /// When a write or sync failed. Nothing of that group is acknowledged.
-    pub(super) fn run(mut self, mut receive: UnboundedReceiver<ToJournal>, stop: &Notify) -> Result<(), JournalError> {
+    pub(super) fn run(
+        mut self,
+        mut receive: UnboundedReceiver<ToJournal>,
+        mut keeper: UnboundedReceiver<ToWriter>,
+        stop: &Notify,
+    ) -> Result<(), JournalError> {
+        enum Next {
+            Item(Option<ToJournal>),
+            Kept(ToWriter),
+        }
         loop {
             let next = futures::executor::block_on(async {
                 tokio::select! {
                     biased;
-                    item = receive.recv() => item,
+                    item = receive.recv() => Next::Item(item),
                     () = stop.notified() => {
                         receive.close();
-                        receive.recv().await
+                        Next::Item(receive.recv().await)
                     }
+                    Some(asked) = keeper.recv() => Next::Kept(asked),
                 }
             });
-            // The channel is closed and empty.
-            let Some(item) = next else { break };
+            let item = match next {
+                Next::Item(Some(item)) => item,
+                // The channel is closed and empty.
+                Next::Item(None) => break,
+                Next::Kept(asked) => {
+                    self.keep(asked)?;
+                    continue;
+                }
+            };
             if self.shared.is_closing() {
                 // The reader has failed.
                 return Ok(());
+            }
+            while let Ok(asked) = keeper.try_recv() {
+                self.keep(asked)?;
             }
             self.take(item)?;
             while let Ok(item) = receive.try_recv() {
@@ -100,6 +141,37 @@ impl Writer {
             self.commit()?;
         }
         self.finish()
+    }
+
+    /// Between groups: there is nothing that the index does not know yet.
+    fn keep(&mut self, asked: ToWriter) -> Result<(), JournalError> {
+        debug_assert!(self.fresh.is_empty(), "a group is under way");
+        // Nobody waits for an answer any more when the journal is closing.
+        match asked {
+            ToWriter::Move(moves, answer) => {
+                let index = &self.shared.index;
+                let mut gone_on = Vec::new();
+                for Move { thread, from, mut to } in moves {
+                    match index.get(&thread).filter(|now| (now.location, now.last()) == (from.location, to.last())) {
+                        Some(now) => {
+                            if now.is_at_rest() {
+                                to.set_at_rest();
+                            }
+                            index.set(thread, to);
+                        }
+                        None => gone_on.push(thread),
+                    }
+                }
+                let _ = answer.send(gone_on);
+            }
+            ToWriter::Rotate(answer) => {
+                if self.position.end > SEGMENT_HEAD as u64 {
+                    self.begin_segment()?;
+                }
+                let _ = answer.send(());
+            }
+        }
+        Ok(())
     }
 
     fn take(&mut self, item: ToJournal) -> Result<(), JournalError> {
@@ -195,6 +267,7 @@ impl Writer {
                 self.rests.push_front(rest);
                 break;
             }
+            self.resting.push((rest.thread, rest.through));
             if self.batch.length() >= self.options.group_max_bytes {
                 break;
             }
@@ -227,6 +300,7 @@ impl Writer {
         self.disk.write_at(segment, end, bytes).map_err(failed("write", &*self.disk, segment))?;
         self.disk.sync(segment).map_err(failed("sync", &*self.disk, segment))?;
         self.position = Position { segment, end: end + bytes.len() as u64, sequence: sequence + 1 };
+        let foot = bytes[bytes.len() - 32..].try_into().expect("invariant: a batch ends with a foot");
         self.shared.count(Counters {
             threads: self.new_threads,
             records: self.committed.len() as u64,
@@ -238,6 +312,14 @@ impl Writer {
         for (thread, entry) in self.fresh.drain() {
             self.shared.index.set(thread, entry);
         }
+        for (thread, through) in self.resting.drain(..) {
+            if let Some(mut entry) = self.shared.index.get(&thread).filter(|entry| entry.last() == through) {
+                entry.set_at_rest();
+                self.shared.index.set(thread, entry);
+            }
+        }
+        let Position { segment, end, sequence } = self.position;
+        self.shared.set_durable(Mark { segment, end, sequence, foot });
         self.begin();
         Ok(())
     }
@@ -251,6 +333,7 @@ impl Writer {
     fn begin_segment(&mut self) -> Result<(), JournalError> {
         self.position = begin_segment(&*self.disk, self.position.segment + 1, self.position.sequence)?;
         self.shared.count(Counters { segments: 1, bytes: SEGMENT_HEAD as u64, ..Counters::default() });
+        self.shared.set_durable(self.position.mark(&*self.disk)?);
         self.begin();
         Ok(())
     }

@@ -6,7 +6,7 @@ use slackwater_core::port::{Query, Reply};
 use slackwater_core::record::{Birth, Cause, Post, PostBody, Receipt};
 
 /// The child that a call of the last of these ancestors makes, through this record of it.
-fn birth(ancestors: &[ThreadId], call: CallId, through: Number, fresh: bool) -> Arrival {
+pub(super) fn birth(ancestors: &[ThreadId], call: CallId, through: Number, fresh: bool) -> Arrival {
     let &from = ancestors.last().unwrap();
     let arguments = r#"{"instructions":"look at one of the tests","child_of":[]}"#.to_owned();
     let spawn = Cause { name: "spawn_thread".to_owned(), provider_id: "call_0123456789".to_owned(), arguments };

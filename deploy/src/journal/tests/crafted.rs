@@ -75,7 +75,7 @@ fn a_chain_that_leads_elsewhere_refuses_the_thread() {
     // The reader does not trust what the scan has let pass either.
     for wrong in [index::Entry::new(first, 2), index::Entry::new(second, 1), index::Entry::new(Location::default(), 1)]
     {
-        let read = chain::read(&*journal.disk, thread(1), wrong, Number::MAX, || false);
+        let read = chain::read(source(&journal), thread(1), wrong, Number::MAX, || false);
         assert!(matches!(read, Err(chain::Unread::Damaged(_))), "{wrong:?}");
     }
 }

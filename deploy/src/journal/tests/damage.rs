@@ -69,7 +69,7 @@ impl Small {
         if journal.shared.index.damage(&thread).is_some() {
             return false;
         }
-        let read = |entry| chain::read(&*journal.disk, thread, entry, Number::MAX, || false).unwrap();
+        let read = |entry| chain::read(source(journal), thread, entry, Number::MAX, || false).unwrap();
         let records = journal.shared.index.get(&thread).map(read).unwrap_or_default();
         let least = self.least(thread, changed);
         assert!(records.len() >= least, "{thread} has {} of {least} records after {changed:?}", records.len());
@@ -198,7 +198,8 @@ async fn damage_found_while_running_refuses_the_thread() {
 #[tokio::test]
 async fn the_end_of_an_earlier_segment_is_no_torn_tail() {
     let disk = FaultDisk::default();
-    let mut run = start_with(disk.clone(), Options { segment_max_bytes: 4096, group_max_bytes: 4096 });
+    let mut run =
+        start_with(disk.clone(), Options { segment_max_bytes: 4096, group_max_bytes: 4096, ..Options::default() });
     for number in 0..40 {
         run.append(vec![message(thread(number % 2), &format!("{number} {}", "x".repeat(99)))]).await.unwrap();
     }
@@ -256,10 +257,10 @@ async fn a_place_that_the_disk_has_lost_is_damage_like_any_other() {
 async fn a_missing_segment_or_a_later_version_is_refused() {
     let small = small().await;
     let mut bytes = small.bytes.clone();
-    let head = format::SegmentHead { version: 2, segment: 1, first: 1 };
+    let head = format::SegmentHead { version: 3, segment: 1, first: 1 };
     bytes[..format::SEGMENT_HEAD].copy_from_slice(&head.write());
     let words = Journal::open(FaultDisk::holding(&BTreeMap::from([(1, bytes)])), Options::default()).err().unwrap();
-    assert!(matches!(words, JournalError::Version { found: 2, .. }), "{words}");
+    assert!(matches!(words, JournalError::Version { found: 3, .. }), "{words}");
 
     let head = format::SegmentHead { version: 1, segment: 2, first: 5 };
     let second = BTreeMap::from([(2, head.write().to_vec())]);

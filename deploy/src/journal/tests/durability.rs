@@ -4,7 +4,9 @@ use super::fault_disk::{Cut, FaultDisk};
 use super::*;
 use std::collections::BTreeMap;
 
-const SMALL: Options = Options { segment_max_bytes: 4096, group_max_bytes: 4096 };
+fn small() -> Options {
+    Options { segment_max_bytes: 4096, group_max_bytes: 4096, ..Options::default() }
+}
 
 type Sent = BTreeMap<ThreadId, Vec<Arrival>>;
 type Acknowledged = BTreeMap<ThreadId, Number>;
@@ -27,7 +29,7 @@ fn workload() -> Vec<(Vec<Arrival>, Option<ThreadId>)> {
 /// Runs the workload as far as the disk lets it. What was sent, and how far it was acknowledged.
 async fn work(disk: FaultDisk) -> (Sent, Acknowledged) {
     let (mut sent, mut acknowledged) = (Sent::new(), Acknowledged::new());
-    let Ok(journal) = Journal::open(disk, SMALL) else { return (sent, acknowledged) };
+    let Ok(journal) = Journal::open(disk, small()) else { return (sent, acknowledged) };
     let (from, to, handle) = journal.start().unwrap();
     let mut run = Run { from, to, handle };
     for (arrivals, rests) in workload() {
@@ -52,7 +54,7 @@ async fn work(disk: FaultDisk) -> (Sent, Acknowledged) {
 
 /// Opens what a power cut left, and compares.
 async fn check(disk: FaultDisk, sent: &Sent, acknowledged: &Acknowledged, story: &str) {
-    let journal = Journal::open(disk, SMALL).unwrap_or_else(|error| panic!("{story}: {error}"));
+    let journal = Journal::open(disk, small()).unwrap_or_else(|error| panic!("{story}: {error}"));
     assert_eq!(journal.damages(), [], "{story}: a power cut is no damage");
     let (from, to, handle) = journal.start().unwrap();
     let mut run = Run { from, to, handle };
@@ -91,7 +93,7 @@ async fn acknowledged_is_durable() {
         // And the power fails a second time, while the journal is being opened.
         for again in 0..6 {
             let disk = disk.after(Cut::Torn(point as u64)).off_at(again);
-            let _ = Journal::open(disk.clone(), SMALL);
+            let _ = Journal::open(disk.clone(), small());
             let story = format!("power off at operation {point} and again at {again} of the opening");
             check(disk.after(Cut::Torn(again as u64)), &sent, &acknowledged, &story).await;
             runs += 1;

@@ -18,7 +18,10 @@ async fn run_on(disk: FaultDisk, items: Vec<ToJournal>) -> Vec<FromJournal> {
     let reader = Reader { disk: disk.clone(), shared: shared.clone(), send: send.clone() };
     let writer = Writer::new(disk, options, shared, send, to_reader, position);
     let reader = std::thread::spawn(move || reader.run(&reads));
-    std::thread::spawn(move || writer.run(receive, &Notify::new())).join().unwrap().unwrap();
+    std::thread::spawn(move || writer.run(receive, tokio::sync::mpsc::unbounded_channel().1, &Notify::new()))
+        .join()
+        .unwrap()
+        .unwrap();
     reader.join().unwrap().unwrap();
     from.collect().await
 }
@@ -67,7 +70,7 @@ async fn a_read_that_waits_behind_an_append_sees_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_and_segments_are_bounded_and_order_is_kept() {
     let disk = FaultDisk::default();
-    let options = Options { segment_max_bytes: 8192, group_max_bytes: 4096 };
+    let options = Options { segment_max_bytes: 8192, group_max_bytes: 4096, ..Options::default() };
     let mut run = start_with(disk.clone(), options.clone());
     let long = "long ".repeat(4000);
     let mut arrivals: Vec<_> = (0..100).map(|n| message(thread(n % 7), &format!("{n} {}", "x".repeat(200)))).collect();
@@ -88,7 +91,7 @@ async fn groups_and_segments_are_bounded_and_order_is_kept() {
 #[tokio::test]
 async fn what_is_longer_than_a_segment_has_one_for_itself() {
     let disk = FaultDisk::default();
-    let options = Options { segment_max_bytes: 4096, group_max_bytes: 4096 };
+    let options = Options { segment_max_bytes: 4096, group_max_bytes: 4096, ..Options::default() };
     let mut run = start_with(disk.clone(), options);
     run.append(vec![message(thread(1), &"long ".repeat(4000))]).await.unwrap();
     assert_eq!(disk.image().len(), 1, "the first one is empty and takes it");

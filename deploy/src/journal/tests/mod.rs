@@ -6,17 +6,24 @@
 
 mod ancestry;
 mod bytes;
+mod care;
+mod checkpoint;
 mod crafted;
+mod crash;
 mod damage;
 mod disks;
 mod durability;
 mod fault_disk;
 mod flow;
+mod golden;
+mod packing;
+mod scale;
 
 use super::*;
 use crate::port::FromAdapter;
 use slackwater_core::id::{CallId, InputId, Number};
 use slackwater_core::record::{Arrival, Committed, Content, Message, Origin, Proof, Record};
+use std::collections::BTreeMap;
 use tokio_stream::StreamExt as _;
 
 fn thread(number: u8) -> ThreadId {
@@ -114,5 +121,28 @@ impl Run {
 
     async fn close(self) {
         self.handle.close().await.unwrap();
+    }
+}
+
+fn source(journal: &Journal) -> chain::Source<'_> {
+    chain::Source { disk: &*journal.disk, dictionaries: &journal.shared.dictionaries }
+}
+
+/// What a journal that was opened knows.
+#[derive(Debug, PartialEq)]
+struct State {
+    entries: BTreeMap<ThreadId, index::Entry>,
+    records: u64,
+    unsettled: Vec<ThreadId>,
+    resting: Vec<Rest>,
+}
+
+fn state(journal: &Journal) -> State {
+    let index = &journal.shared.index;
+    State {
+        entries: (0..index::PARTS).flat_map(|part| index.part_entries(part)).collect(),
+        records: journal.shared.counters().records,
+        unsettled: journal.unsettled.clone(),
+        resting: journal.resting.clone(),
     }
 }
