@@ -14,18 +14,23 @@
 
 mod corpus;
 mod drive;
+mod figures;
 mod probe;
 
 use anyhow::Context as _;
 use clap::Parser;
 use corpus::Corpus;
 use drive::{Done, Drive, Workload};
+use figures::{Figures, median};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use slackwater::journal::{FileDisk, MemoryDisk};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+/// The program's own allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The corpus: its seed, and its length in bytes.
 const CORPUS_SEED: u64 = 42;
@@ -112,7 +117,8 @@ async fn one(run: Run, arguments: &Arguments, directory: &Path) -> anyhow::Resul
     };
     let mut measured = Measured::default();
     if run == Run::Reopen {
-        drive.prompt_once(&corpus).await;
+        // An agent that no workload has.
+        drive.turn(u32::MAX, 0, &corpus).await;
         measured.restart_s = begun.elapsed().as_secs_f64();
     } else {
         let workload =
@@ -156,8 +162,9 @@ fn all(arguments: &Arguments) -> anyhow::Result<()> {
 
     let agents = f64::from(arguments.agents);
     let completions = 2.0 * agents * f64::from(arguments.turns);
-    let mut figures = Figures { json: arguments.json };
-    figures.head(arguments);
+    let figures = Figures { json: arguments.json };
+    let Arguments { agents: count, turns, repeats, .. } = arguments;
+    figures.head(&format!("{count} agents of {turns} turns, median of {repeats} (lowest to highest)"));
     figures.show("corpus_zstd_ratio", vec![ratio], "ratio", None);
     let raw = durable.iter().chain(&memory).map(|m| m.raw_bytes as f64 / agents).collect();
     figures.show("raw_text_bytes_per_agent", raw, "B", None);
@@ -200,44 +207,4 @@ fn child(run: Run, arguments: &Arguments, directory: &Path) -> anyhow::Result<Me
         .output()?;
     anyhow::ensure!(output.status.success(), "the {kind} run ended with {}", output.status);
     serde_json::from_slice(&output.stdout).with_context(|| format!("the {kind} run said something else"))
-}
-
-/// Where figures are shown.
-struct Figures {
-    json: bool,
-}
-
-impl Figures {
-    fn head(&self, arguments: &Arguments) {
-        if !self.json {
-            let Arguments { agents, turns, repeats, .. } = arguments;
-            println!("{agents} agents of {turns} turns, median of {repeats} (lowest to highest)");
-        }
-    }
-
-    fn show(&mut self, measure: &str, values: Vec<f64>, unit: &str, floor: Option<f64>) {
-        let (low, high) = values.iter().fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(*v), high.max(*v)));
-        let value = median(values);
-        if self.json {
-            let floor = floor.map_or(Value::Null, |floor| json!(rounded(floor)));
-            println!("{}", json!({"measure": measure, "value": rounded(value), "unit": unit, "floor": floor}));
-        } else {
-            let floor = floor.map_or(String::new(), |floor| format!("floor {}", shown(floor)));
-            let spread = format!("({} to {})", shown(low), shown(high));
-            println!("{measure:32} {:>12} {unit:6} {spread:26} {floor}", shown(value));
-        }
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-fn rounded(value: f64) -> f64 {
-    if value.abs() >= 100.0 { value.round() } else { (value * 1000.0).round() / 1000.0 }
-}
-
-fn shown(value: f64) -> String {
-    rounded(value).to_string()
 }

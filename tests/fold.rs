@@ -4,7 +4,8 @@
 //! asked and what clients are told. Always: nothing here has a clock, a disk or a dataflow; these are the rules alone.
 //!
 //! One file a family of rules, under `tests/fold/`: messages and completions (`turns`), calls and stops (`calls`), `sleeps`,
-//! `children`, `events`, `bounds`; `promises` are the design's, by their names; `properties` hold for any records at all. `story`, `world`
+//! `children`, `events`, `bounds`; `promises` are the design's, by their names; `properties` hold for any records at all, and
+//! `warm` for any that meet a thread at rest. `story`, `world`
 //! and `tree` are how these tests speak: one thread told record by record, a world that answers it, and several threads.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
@@ -31,5 +32,7 @@ mod story;
 mod tree;
 #[path = "fold/turns.rs"]
 mod turns;
+#[path = "fold/warm.rs"]
+mod warm;
 #[path = "fold/world.rs"]
 mod world;

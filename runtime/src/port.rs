@@ -65,6 +65,12 @@ pub enum FromJournal {
     Resting(Rest),
     /// The answer to a query.
     Reply(Ticket, Reply),
+    /// From the host, beside what the journal says: threads that rest may take so much memory from now on. Until it is said,
+    /// they may take none.
+    KeepWarm {
+        /// How many bytes, by the flow's estimate.
+        max_bytes: usize,
+    },
 }
 
 /// What the model is asked.

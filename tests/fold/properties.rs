@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What may happen next; which record it is depends on the thread that it happens to.
 #[derive(Clone, Debug)]
-enum Chance {
+pub(crate) enum Chance {
     Message(u8),
     Stop(u8),
     Completion(Seen, Vec<u8>, End),
@@ -42,7 +42,7 @@ enum Chance {
 
 /// What an answer's prompt had seen.
 #[derive(Clone, Debug)]
-enum Seen {
+pub(crate) enum Seen {
     /// What the thread wants answered now.
     Wanted,
     /// The last record, and some more or less.
@@ -53,7 +53,7 @@ enum Seen {
 
 /// Which call.
 #[derive(Clone, Debug)]
-enum Which {
+pub(crate) enum Which {
     /// One that the thread waits for.
     Open(usize),
     /// Any that may have been.
@@ -217,7 +217,7 @@ fn posts(thread: &Thread) -> Vec<Arrival> {
 }
 
 /// The records that these chances make, and the thread they make.
-fn lived(chances: Vec<Chance>) -> (Vec<Committed>, Thread) {
+pub(crate) fn lived(chances: Vec<Chance>) -> (Vec<Committed>, Thread) {
     let mut thread = Thread::new(crate::story::THREAD);
     let mut records = Vec::new();
     for chance in chances {
@@ -229,7 +229,7 @@ fn lived(chances: Vec<Chance>) -> (Vec<Committed>, Thread) {
 }
 
 /// Runs a property over random records, and says how many were applied. The property returns how many it applied.
-fn for_any<S: Strategy>(name: &str, strategy: S, holds: impl Fn(S::Value) -> usize)
+pub(crate) fn for_any<S: Strategy>(name: &str, strategy: S, holds: impl Fn(S::Value) -> usize)
 where
     S::Value: Clone,
 {
@@ -247,7 +247,7 @@ where
     assert!(applied >= cases as usize, "{name} applied nothing");
 }
 
-fn chances() -> impl Strategy<Value = Vec<Chance>> {
+pub(crate) fn chances() -> impl Strategy<Value = Vec<Chance>> {
     // Every second thread is a child.
     (any::<bool>(), prop::collection::vec(chance(), 1..120)).prop_map(|(is_child, mut chances)| {
         if is_child {

@@ -88,6 +88,7 @@ pub(crate) fn builder(config: &Config) -> Result<(Builder, String), Failure> {
     let builder = Slackwater::builder()
         .directory(&config.directory)
         .system(config.agent.system.as_str())
+        .warm_max_bytes(config.agent.warm_max_bytes)
         .tool_config(config.tool.clone())
         .gateway_config(config.gateway.clone())
         .journal_options(config.journal.clone())

@@ -6,6 +6,7 @@
 
 use super::TOOLS_READY_MS;
 use super::embedded::{self, Adapters, Shard};
+use super::memory::WARM_MAX_BYTES;
 use crate::capability::CapabilityKey;
 use crate::catalog::Catalog;
 use crate::conversation::Conversation;
@@ -71,6 +72,7 @@ pub struct Builder {
     tools: tool::Config,
     gateway: gateway::Config,
     journal: Options,
+    warm_max_bytes: usize,
 }
 
 impl Default for Builder {
@@ -86,6 +88,7 @@ impl Default for Builder {
             tools: tool::Config::default(),
             gateway: gateway::Config { listen, ..gateway::Config::default() },
             journal: Options::default(),
+            warm_max_bytes: WARM_MAX_BYTES,
         }
     }
 }
@@ -143,6 +146,12 @@ impl Builder {
         self
     }
 
+    /// How many bytes of threads that rest may stay in memory for a while; 0 for none.
+    pub fn warm_max_bytes(mut self, bytes: usize) -> Self {
+        self.warm_max_bytes = bytes;
+        self
+    }
+
     /// Starts it, and returns when it is ready.
     ///
     /// # Errors
@@ -195,6 +204,7 @@ impl Builder {
             model: model::start(self.model.clone(), self.system.clone(), catalog, self.limits.clone()),
             tool: (from_tool, to_tool),
             timer: timer::start(),
+            warm_max_bytes: self.warm_max_bytes,
         };
         let shard = embedded::start(adapters).map_err(RuntimeError::Thread)?;
         Ok(Running { shard, journal, tools, troubles })
