@@ -267,6 +267,11 @@ pub fn pieces(text: &str) -> impl Iterator<Item = &str> {
     (0..CHUNKS).map(|piece| &text[piece * text.len() / CHUNKS..(piece + 1) * text.len() / CHUNKS])
 }
 
+/// A turn that there was not before, so that its message is new.
+pub fn some_turn() -> u32 {
+    now_ms() as u32
+}
+
 /// The user's name for a message.
 pub fn input_id(agent: u32, turn: u32) -> String {
     format!("{agent:08x}-0000-7000-8000-{turn:012x}")
@@ -312,7 +317,7 @@ pub fn answer(prompt: &Prompt, text: &str, call: Option<Block>, model: &Inside<F
     let usage = Usage { input_tokens: 250 * seen, output_tokens: 250, cached_tokens: 200 * seen };
     let model = "bench".to_owned();
     let record = Record::Completion(Completion { seen, blocks, end: End::Finished, usage, model });
-    send(FromModel::Answer(Arrival { ticket: None, thread, at_ms: now_ms(), record }));
+    send(FromModel::Answer(Box::new(Arrival { ticket: None, thread, at_ms: now_ms(), record })));
 }
 
 /// The agent whose turn has ended, if that is what a gateway is told. Everything must be taken, and nothing may fail.

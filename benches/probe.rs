@@ -5,7 +5,9 @@
 use crate::corpus::Corpus;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// How often one sync is tried.
@@ -59,4 +61,64 @@ pub fn bytes_in(directory: &Path) -> io::Result<u64> {
         bytes += entry?.metadata()?.len();
     }
     Ok(bytes)
+}
+
+/// Has the system forget what it holds of the files in a directory, so that the next read comes from the disk.
+pub fn forget_pages(directory: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let file = File::open(entry?.path())?;
+        // Only what is on the disk can be forgotten.
+        file.sync_data()?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    }
+    Ok(())
+}
+
+/// How long it takes to read so many bytes at a random place of the largest file of a directory.
+pub fn cold_read(directory: &Path, length: usize, choice: u64) -> io::Result<Duration> {
+    let mut largest = (0, PathBuf::new());
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        largest = largest.max((entry.metadata()?.len(), entry.path()));
+    }
+    let file = File::open(largest.1)?;
+    let mut buffer = vec![0; length];
+    let offset = choice % largest.0.saturating_sub(length as u64).max(1);
+    let begun = Instant::now();
+    file.read_at(&mut buffer, offset)?;
+    Ok(begun.elapsed())
+}
+
+/// One small write with its sync every now and then, on a thread of its own, while something else is measured.
+pub struct Beside {
+    stop: mpsc::Sender<()>,
+    times: std::thread::JoinHandle<io::Result<Vec<Duration>>>,
+}
+
+impl Beside {
+    /// Begins.
+    pub fn start(directory: &Path) -> io::Result<Self> {
+        let path = directory.join("beside");
+        let (stop, stopped) = mpsc::channel();
+        let times = std::thread::Builder::new().name("probe".to_owned()).spawn(move || {
+            let mut file = File::create(&path)?;
+            let mut times = Vec::new();
+            // So seldom that it does not hold up what is measured.
+            while stopped.recv_timeout(Duration::from_millis(23)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let begun = Instant::now();
+                file.write_all(&[7; 4096])?;
+                file.sync_data()?;
+                times.push(begun.elapsed());
+            }
+            std::fs::remove_file(path)?;
+            Ok(times)
+        })?;
+        Ok(Self { stop, times })
+    }
+
+    /// Ends, and returns how long each took.
+    pub fn stop(self) -> io::Result<Vec<Duration>> {
+        drop(self.stop);
+        self.times.join().expect("the probe does not panic")
+    }
 }

@@ -93,7 +93,8 @@ pub enum FromModel {
     /// A piece of a completion that is still streaming. Not journaled.
     Chunk(Chunk),
     /// The prompt's one answer: `Record::Completion` or `Record::Failure`.
-    Answer(Arrival),
+    /// Boxed, because the pieces of it are many and small.
+    Answer(Box<Arrival>),
 }
 
 /// A piece of a completion that is still streaming.
@@ -263,7 +264,7 @@ impl FromModel {
     /// The prompt's answer, if it is one.
     pub fn into_answer(self) -> Option<Arrival> {
         match self {
-            FromModel::Answer(arrival) => Some(arrival),
+            FromModel::Answer(arrival) => Some(*arrival),
             FromModel::Chunk(_) => None,
         }
     }

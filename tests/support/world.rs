@@ -120,7 +120,7 @@ pub fn result(ticket: u64, of: &Dispatch, text: &str) -> FromGateway {
 
 pub fn completion(prompt: &Prompt, blocks: Vec<Block>, end: End) -> FromModel {
     let completion = Completion { seen: prompt.seen, blocks, end, usage: Usage::default(), model: "test".into() };
-    FromModel::Answer(arrival(None, prompt.thread, Record::Completion(completion)))
+    FromModel::Answer(Box::new(arrival(None, prompt.thread, Record::Completion(completion))))
 }
 
 pub fn says(prompt: &Prompt, text: &str) -> FromModel {

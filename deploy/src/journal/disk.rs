@@ -3,6 +3,7 @@
 //! In: numbered segments and bytes. Out: what was written, after a crash as far as it was synced. Always: every read and
 //! write of the journal goes through here, so a test can put a disk under it that fails, tears and forgets.
 
+use super::memory::MemorySegment;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -57,21 +58,21 @@ pub(super) fn file_name(segment: u32) -> String {
 
 /// A disk in memory, for agents without a directory. It survives nothing.
 #[derive(Debug, Default)]
-pub struct MemoryDisk(Mutex<BTreeMap<u32, Vec<u8>>>);
+pub struct MemoryDisk(Mutex<BTreeMap<u32, MemorySegment>>);
 
 impl MemoryDisk {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Vec<u8>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, MemorySegment>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Disk for MemoryDisk {
     fn segments(&self) -> io::Result<Vec<(u32, u64)>> {
-        Ok(self.lock().iter().map(|(&segment, bytes)| (segment, bytes.len() as u64)).collect())
+        Ok(self.lock().iter().map(|(&segment, bytes)| (segment, bytes.length())).collect())
     }
 
     fn create(&self, segment: u32) -> io::Result<()> {
-        match self.lock().insert(segment, Vec::new()) {
+        match self.lock().insert(segment, MemorySegment::default()) {
             None => Ok(()),
             Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
         }
@@ -79,7 +80,7 @@ impl Disk for MemoryDisk {
 
     fn write_at(&self, segment: u32, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut segments = self.lock();
-        write_into(segments.get_mut(&segment).ok_or(io::ErrorKind::NotFound)?, offset, bytes);
+        segments.get_mut(&segment).ok_or(io::ErrorKind::NotFound)?.write_at(offset, bytes);
         Ok(())
     }
 
@@ -89,11 +90,11 @@ impl Disk for MemoryDisk {
 
     fn read_at(&self, segment: u32, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let segments = self.lock();
-        Ok(read_from(segments.get(&segment).ok_or(io::ErrorKind::NotFound)?, offset, buffer))
+        Ok(segments.get(&segment).ok_or(io::ErrorKind::NotFound)?.read_at(offset, buffer))
     }
 
     fn truncate(&self, segment: u32, length: u64) -> io::Result<()> {
-        self.lock().get_mut(&segment).ok_or(io::ErrorKind::NotFound)?.truncate(length as usize);
+        self.lock().get_mut(&segment).ok_or(io::ErrorKind::NotFound)?.truncate(length);
         Ok(())
     }
 
@@ -110,7 +111,8 @@ impl Disk for MemoryDisk {
     }
 }
 
-/// Writes into a segment that is held in memory, growing it with zeros as a file would.
+/// Writes into a segment that a test holds in memory, growing it with zeros as a file would.
+#[cfg(test)]
 pub(super) fn write_into(segment: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     let offset = offset as usize;
     let end = offset + bytes.len();
@@ -120,7 +122,8 @@ pub(super) fn write_into(segment: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     segment[offset..end].copy_from_slice(bytes);
 }
 
-/// Reads from a segment that is held in memory.
+/// Reads from a segment that a test holds in memory.
+#[cfg(test)]
 pub(super) fn read_from(segment: &[u8], offset: u64, buffer: &mut [u8]) -> usize {
     let rest = segment.get(offset as usize..).unwrap_or_default();
     let length = rest.len().min(buffer.len());

@@ -6,7 +6,7 @@
 //!
 //! | part | what |
 //! | --- | --- |
-//! | [`disk`], [`directory`] | the seam under everything, and a directory as a disk |
+//! | [`disk`], [`directory`], `memory` | the seam under everything, a directory as a disk, and a segment in memory |
 //! | `format`, `body`, `batch` | the bytes; `deploy/docs/journal-format.md` draws them |
 //! | `index` | where each thread's last record is |
 //! | `scan`, `damage`, `recovery` | what a disk holds, what is wrong with it, and how it is made ready |
@@ -29,6 +29,7 @@ mod format;
 mod handle;
 mod index;
 pub mod inspect;
+mod memory;
 mod options;
 mod query;
 mod reader;

@@ -13,6 +13,9 @@ use crate::record::{Arrival, Committed, Record};
 use crate::thread::Thread;
 use std::collections::BTreeMap;
 
+/// About how many items one record causes: so much room is made at once.
+const ASKED_BY_A_RECORD: usize = 3;
+
 /// One item for one of the ports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToWorld {
@@ -162,10 +165,13 @@ impl Awake {
 
     fn take(&mut self, item: FromJournal, out: &mut Vec<ToWorld>) {
         match item {
-            FromJournal::Committed(records) => records.into_iter().for_each(|record| {
-                self.touched.push(record.arrival.thread);
-                self.admit(record, out);
-            }),
+            FromJournal::Committed(records) => {
+                out.reserve(ASKED_BY_A_RECORD * records.len());
+                for record in records {
+                    self.touched.push(record.arrival.thread);
+                    self.admit(record, out);
+                }
+            }
             FromJournal::Recalled { thread, records, ancestry } => {
                 self.touched.push(thread);
                 self.recalled(thread, records, ancestry, out);
