@@ -38,6 +38,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const CONVERSATIONS: [(u32, Duration); 3] =
     [(1, Duration::from_millis(5)), (64, Duration::from_millis(250)), (1024, Duration::from_secs(2))];
 
+/// In how many parts each is measured.
+const ROUNDS: u32 = 5;
+
 /// The others, beside a busy thread.
 const OTHERS: (u32, Duration) = (1_000, Duration::from_secs(1));
 
@@ -82,9 +85,12 @@ async fn all(arguments: &Arguments, directory: &Path) -> anyhow::Result<()> {
 
     let mut worst: f64 = 0.0;
     for (count, pause) in CONVERSATIONS {
-        let beside = probe::Beside::start(directory)?;
-        let took = pings.for_some_time(0..count, pause, lasting, None).await;
-        let syncs: Vec<_> = beside.stop()?.iter().map(|time| time.as_secs_f64() * 1e6).collect();
+        // In turns, so that what else the disk does is the same for both.
+        let (mut took, mut syncs) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            took.extend(pings.for_some_time(0..count, pause, lasting / ROUNDS, None).await);
+            syncs.extend(probe::syncs(directory)?.iter().map(|time| time.as_secs_f64() * 1e6));
+        }
         let sync = figures.show(&format!("fdatasync_p50_us_{count}"), vec![median(syncs.clone())], "us", None);
         figures.show(&format!("fdatasync_p99_us_{count}"), vec![quantile(syncs, 0.99)], "us", None);
         let p50 = figures.show(&format!("prompt_p50_us_{count}"), vec![median(took.clone())], "us", Some(sync));

@@ -7,7 +7,6 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// How often one sync is tried.
@@ -32,6 +31,13 @@ pub fn journal(directory: &Path, bytes: u64, syncs: u64, corpus: &Corpus) -> io:
 
 /// The median time of one small write with its sync.
 pub fn sync_p50(directory: &Path) -> io::Result<Duration> {
+    let mut times = syncs(directory)?;
+    times.sort_unstable();
+    Ok(times[SYNCS / 2])
+}
+
+/// How long some small writes took, each with its sync.
+pub fn syncs(directory: &Path) -> io::Result<Vec<Duration>> {
     let path = directory.join("probe");
     let mut file = File::create(&path)?;
     let mut times = Vec::with_capacity(SYNCS);
@@ -42,8 +48,7 @@ pub fn sync_p50(directory: &Path) -> io::Result<Duration> {
         times.push(begun.elapsed());
     }
     std::fs::remove_file(path)?;
-    times.sort_unstable();
-    Ok(times[SYNCS / 2])
+    Ok(times)
 }
 
 /// How much memory of this process is resident, in bytes.
@@ -87,38 +92,4 @@ pub fn cold_read(directory: &Path, length: usize, choice: u64) -> io::Result<Dur
     let begun = Instant::now();
     file.read_at(&mut buffer, offset)?;
     Ok(begun.elapsed())
-}
-
-/// One small write with its sync every now and then, on a thread of its own, while something else is measured.
-pub struct Beside {
-    stop: mpsc::Sender<()>,
-    times: std::thread::JoinHandle<io::Result<Vec<Duration>>>,
-}
-
-impl Beside {
-    /// Begins.
-    pub fn start(directory: &Path) -> io::Result<Self> {
-        let path = directory.join("beside");
-        let (stop, stopped) = mpsc::channel();
-        let times = std::thread::Builder::new().name("probe".to_owned()).spawn(move || {
-            let mut file = File::create(&path)?;
-            let mut times = Vec::new();
-            // So seldom that it does not hold up what is measured.
-            while stopped.recv_timeout(Duration::from_millis(23)) == Err(mpsc::RecvTimeoutError::Timeout) {
-                let begun = Instant::now();
-                file.write_all(&[7; 4096])?;
-                file.sync_data()?;
-                times.push(begun.elapsed());
-            }
-            std::fs::remove_file(path)?;
-            Ok(times)
-        })?;
-        Ok(Self { stop, times })
-    }
-
-    /// Ends, and returns how long each took.
-    pub fn stop(self) -> io::Result<Vec<Duration>> {
-        drop(self.stop);
-        self.times.join().expect("the probe does not panic")
-    }
 }
