@@ -38,6 +38,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const CONVERSATIONS: [(u32, Duration); 3] =
     [(1, Duration::from_millis(5)), (64, Duration::from_millis(250)), (1024, Duration::from_secs(2))];
 
+/// The pause before a sync that is measured beside: about as long as the journal's own are apart.
+const BETWEEN_SYNCS: Duration = Duration::from_millis(4);
+
 /// In how many parts each is measured.
 const ROUNDS: u32 = 5;
 
@@ -89,7 +92,7 @@ async fn all(arguments: &Arguments, directory: &Path) -> anyhow::Result<()> {
         let (mut took, mut syncs) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             took.extend(pings.for_some_time(0..count, pause, lasting / ROUNDS, None).await);
-            syncs.extend(probe::syncs(directory)?.iter().map(|time| time.as_secs_f64() * 1e6));
+            syncs.extend(probe::syncs(directory, BETWEEN_SYNCS)?.iter().map(|time| time.as_secs_f64() * 1e6));
         }
         let sync = figures.show(&format!("fdatasync_p50_us_{count}"), vec![median(syncs.clone())], "us", None);
         figures.show(&format!("fdatasync_p99_us_{count}"), vec![quantile(syncs, 0.99)], "us", None);

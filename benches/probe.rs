@@ -31,17 +31,19 @@ pub fn journal(directory: &Path, bytes: u64, syncs: u64, corpus: &Corpus) -> io:
 
 /// The median time of one small write with its sync.
 pub fn sync_p50(directory: &Path) -> io::Result<Duration> {
-    let mut times = syncs(directory)?;
+    let mut times = syncs(directory, Duration::ZERO)?;
     times.sort_unstable();
     Ok(times[SYNCS / 2])
 }
 
-/// How long some small writes took, each with its sync.
-pub fn syncs(directory: &Path) -> io::Result<Vec<Duration>> {
+/// How long some small writes took, each with its sync, with so long a pause before each: what others have written meanwhile
+/// has to be synced too on some file systems.
+pub fn syncs(directory: &Path, pause: Duration) -> io::Result<Vec<Duration>> {
     let path = directory.join("probe");
     let mut file = File::create(&path)?;
     let mut times = Vec::with_capacity(SYNCS);
     for _ in 0..SYNCS {
+        std::thread::sleep(pause);
         let begun = Instant::now();
         file.write_all(&[7; 4096])?;
         file.sync_data()?;
