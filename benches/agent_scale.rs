@@ -5,27 +5,41 @@
 //! in the same run.
 //!
 //! ```text
-//! cargo bench -p slackwater --bench agent_scale -- [--agents N] [--turns T] [--json] [--memory | --durable]
+//! cargo bench -p slackwater --bench agent_scale -- [--agents N] [--turns T] [--json] [--memory | --durable] [--plot FILE]
 //! ```
 //!
 //! `benches/README.md` says what is on the path and what is not, and holds figures.
 
 #![allow(clippy::print_stdout, unreachable_pub, reason = "figures are the output, and the modules are its own")]
+#![allow(dead_code, reason = "it shares modules with other benches, and needs less of them")]
 
 mod corpus;
 mod drive;
+mod figures;
+mod plot;
 mod probe;
 
 use anyhow::Context as _;
 use clap::Parser;
 use corpus::Corpus;
 use drive::{Done, Drive, Workload};
+use figures::{Figures, median};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use slackwater::journal::{FileDisk, MemoryDisk};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+/// The program's own allocator.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// How many turns agents have for the figure of the rate by the length of the history. All have as many together.
+const HISTORIES: [u32; 5] = [20, 40, 80, 160, 320];
+const HISTORIES_TURNS: u32 = 40_000;
+
+/// Longer than it takes a shard to become silent, and the allocator to give back what is free.
+const SILENCE: Duration = Duration::from_secs(20);
 
 /// The corpus: its seed, and its length in bytes.
 const CORPUS_SEED: u64 = 42;
@@ -44,7 +58,7 @@ struct Arguments {
     #[arg(long, default_value_t = 4_096)]
     under_way: usize,
     /// How often everything is measured; medians are printed.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 3)]
     repeats: usize,
     /// Only without a disk.
     #[arg(long, conflicts_with = "durable")]
@@ -55,9 +69,15 @@ struct Arguments {
     /// Where the journals are written; a directory under `target/` without it.
     #[arg(long)]
     directory: Option<PathBuf>,
+    /// Writes an SVG of the rate by the length of the history.
+    #[arg(long)]
+    plot: Option<PathBuf>,
     /// One line of JSON a figure.
     #[arg(long)]
     json: bool,
+    /// Measures the rate and nothing else.
+    #[arg(long, hide = true)]
+    quick: bool,
     /// What cargo adds.
     #[arg(long, hide = true)]
     bench: bool,
@@ -112,7 +132,8 @@ async fn one(run: Run, arguments: &Arguments, directory: &Path) -> anyhow::Resul
     };
     let mut measured = Measured::default();
     if run == Run::Reopen {
-        drive.prompt_once(&corpus).await;
+        // An agent that no workload has.
+        drive.turn(u32::MAX, drive::some_turn(), &corpus).await;
         measured.restart_s = begun.elapsed().as_secs_f64();
     } else {
         let workload =
@@ -120,8 +141,12 @@ async fn one(run: Run, arguments: &Arguments, directory: &Path) -> anyhow::Resul
         let Done { elapsed, raw_bytes } = drive.run(workload, &corpus).await;
         measured = Measured { elapsed_s: elapsed.as_secs_f64(), raw_bytes, ..measured };
     }
-    // Everybody rests; what the allocator gives back by itself is given it time to.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    if arguments.quick {
+        return Ok(measured);
+    }
+    // Everybody rests. After some seconds without an input nobody is kept in memory any more; and what the allocator gives
+    // back by itself is given it time to.
+    tokio::time::sleep(SILENCE).await;
     measured.resident_bytes = probe::resident()?.saturating_sub(before);
     let counters = drive.counters();
     (measured.records, measured.syncs) = (counters.records, counters.syncs);
@@ -156,8 +181,9 @@ fn all(arguments: &Arguments) -> anyhow::Result<()> {
 
     let agents = f64::from(arguments.agents);
     let completions = 2.0 * agents * f64::from(arguments.turns);
-    let mut figures = Figures { json: arguments.json };
-    figures.head(arguments);
+    let figures = Figures { json: arguments.json };
+    let Arguments { agents: count, turns, repeats, .. } = arguments;
+    figures.head(&format!("{count} agents of {turns} turns, median of {repeats} (lowest to highest)"));
     figures.show("corpus_zstd_ratio", vec![ratio], "ratio", None);
     let raw = durable.iter().chain(&memory).map(|m| m.raw_bytes as f64 / agents).collect();
     figures.show("raw_text_bytes_per_agent", raw, "B", None);
@@ -182,6 +208,41 @@ fn all(arguments: &Arguments) -> anyhow::Result<()> {
         figures.show("memory_bytes_per_agent", of(&memory, &|m| m.resident_bytes as f64 / agents), "B", Some(raw));
         figures.show("memory_vs_raw", of(&memory, &|m| m.resident_bytes as f64 / m.raw_bytes as f64), "ratio", None);
     }
+    histories(arguments, &parent, figures)
+}
+
+/// The rate by the length of the history, for as many completions in all and as many agents at work.
+fn histories(arguments: &Arguments, parent: &Path, figures: Figures) -> anyhow::Result<()> {
+    let workload = |turns: u32| {
+        let (agents, under_way) = (HISTORIES_TURNS / turns, (HISTORIES_TURNS / HISTORIES[4]) as usize);
+        Arguments { agents, turns, under_way, quick: true, ..arguments.clone() }
+    };
+    let mut lines = Vec::new();
+    for (run, name) in [(Run::Memory, "memory"), (Run::Durable, "durable")] {
+        if (arguments.memory && run == Run::Durable) || (arguments.durable && run == Run::Memory) {
+            continue;
+        }
+        let mut rates = HISTORIES.map(|_| Vec::new());
+        for _ in 0..arguments.repeats.max(1) {
+            for (turns, rates) in HISTORIES.into_iter().zip(&mut rates) {
+                let directory = tempfile::Builder::new().prefix("histories").tempdir_in(parent)?;
+                let measured = child(run, &workload(turns), directory.path())?;
+                rates.push(2.0 * f64::from(HISTORIES_TURNS) / measured.elapsed_s);
+            }
+        }
+        // Of the runs that were made one after another.
+        let ratios = rates[4].iter().zip(&rates[0]).map(|(long, short)| long / short).collect();
+        let points = HISTORIES.into_iter().zip(rates).map(|(turns, rates)| {
+            let rate = figures.show(&format!("completions_per_second_{name}_at_{turns}_turns"), rates, "1/s", None);
+            (f64::from(turns), rate)
+        });
+        lines.push((name.to_owned(), points.collect()));
+        let measure = if run == Run::Memory { "rate_320_vs_20" } else { "rate_320_vs_20_durable" };
+        figures.show(measure, ratios, "ratio", Some(1.0));
+    }
+    if let Some(path) = &arguments.plot {
+        plot::write(path, "Rate by the length of the history", ("turns", "completions a second"), &lines)?;
+    }
     Ok(())
 }
 
@@ -196,48 +257,9 @@ fn child(run: Run, arguments: &Arguments, directory: &Path) -> anyhow::Result<Me
         .args(["--run", kind, "--agents", &arguments.agents.to_string(), "--turns", &arguments.turns.to_string()])
         .args(["--under-way", &arguments.under_way.to_string(), "--directory"])
         .arg(directory)
+        .args(arguments.quick.then_some("--quick"))
         .stderr(std::process::Stdio::inherit())
         .output()?;
     anyhow::ensure!(output.status.success(), "the {kind} run ended with {}", output.status);
     serde_json::from_slice(&output.stdout).with_context(|| format!("the {kind} run said something else"))
-}
-
-/// Where figures are shown.
-struct Figures {
-    json: bool,
-}
-
-impl Figures {
-    fn head(&self, arguments: &Arguments) {
-        if !self.json {
-            let Arguments { agents, turns, repeats, .. } = arguments;
-            println!("{agents} agents of {turns} turns, median of {repeats} (lowest to highest)");
-        }
-    }
-
-    fn show(&mut self, measure: &str, values: Vec<f64>, unit: &str, floor: Option<f64>) {
-        let (low, high) = values.iter().fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(*v), high.max(*v)));
-        let value = median(values);
-        if self.json {
-            let floor = floor.map_or(Value::Null, |floor| json!(rounded(floor)));
-            println!("{}", json!({"measure": measure, "value": rounded(value), "unit": unit, "floor": floor}));
-        } else {
-            let floor = floor.map_or(String::new(), |floor| format!("floor {}", shown(floor)));
-            let spread = format!("({} to {})", shown(low), shown(high));
-            println!("{measure:32} {:>12} {unit:6} {spread:26} {floor}", shown(value));
-        }
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-fn rounded(value: f64) -> f64 {
-    if value.abs() >= 100.0 { value.round() } else { (value * 1000.0).round() / 1000.0 }
-}
-
-fn shown(value: f64) -> String {
-    rounded(value).to_string()
 }

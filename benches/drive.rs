@@ -7,6 +7,7 @@
 
 use crate::corpus::{Choices, Corpus};
 use slackwater::host::embedded::{self, Adapters, Shard};
+use slackwater::host::memory::WARM_MAX_BYTES;
 use slackwater::journal::{Counters, Disk, Journal, JournalHandle, Options};
 use slackwater::port::{self, Inside};
 use slackwater_core::effect::{Dispatch, Outcome, Output, Prompt, Shown};
@@ -48,8 +49,8 @@ pub struct Done {
 pub struct Drive {
     shard: Shard,
     journal: JournalHandle,
-    gateway: Inside<FromGateway, ToGateway>,
-    model: Inside<FromModel, ToModel>,
+    pub gateway: Inside<FromGateway, ToGateway>,
+    pub model: Inside<FromModel, ToModel>,
     tool: Inside<Arrival, ToTool>,
     timer: Inside<Arrival, ToTimer>,
 }
@@ -68,6 +69,7 @@ impl Drive {
             model: (from_model, to_model),
             tool: (from_tool, to_tool),
             timer: (from_timer, to_timer),
+            warm_max_bytes: WARM_MAX_BYTES,
         })?;
         Ok(Self { shard, journal, gateway, model, tool, timer })
     }
@@ -115,16 +117,20 @@ impl Drive {
         Done { elapsed: ended - begun, raw_bytes: play.raw_bytes }
     }
 
-    /// Sends one message and waits for the prompt that it causes.
-    pub async fn prompt_once(&mut self, corpus: &Corpus) {
-        let mut play = Play::new(Workload { agents: 1, turns: 1, under_way_max: 1 }, corpus);
-        // An agent that no workload has.
-        let thread = thread_of(u32::MAX);
-        play.message(u32::MAX, 0, &self.gateway);
-        match self.model.receive.recv().await {
-            Some(ToModel::Prompt(prompt)) if prompt.thread == thread => {}
+    /// Sends one message to an agent, and returns how long it took until the prompt that it causes was there. The prompt
+    /// is answered, and the answer waited for.
+    pub async fn turn(&mut self, agent: u32, turn: u32, corpus: &Corpus) -> Duration {
+        let thread = thread_of(agent);
+        let begun = Instant::now();
+        submit(thread, message(agent, turn, text(corpus, agent, turn, 0, MESSAGE_LENGTH)), 0, &self.gateway);
+        let prompt = match self.model.receive.recv().await {
+            Some(ToModel::Prompt(prompt)) if prompt.thread == thread => prompt,
             other => unreachable!("only threads with something in flight are awakened, and none has: {other:?}"),
-        }
+        };
+        let took = begun.elapsed();
+        answer(&prompt, text(corpus, agent, turn, 2, COMPLETION_LENGTH), None, &self.model);
+        while !matches!(self.gateway.receive.recv().await.map(turn_of), Some(Some(_))) {}
+        took
     }
 
     /// Stops the shard, and closes the journal with all that it still has to write.
@@ -181,49 +187,28 @@ impl<'a> Play<'a> {
     /// What a user does: writes, under an id of its own.
     fn message(&mut self, agent: u32, turn: u32, gateway: &Inside<FromGateway, ToGateway>) {
         let text = self.text(agent, turn, 0, MESSAGE_LENGTH);
-        let record = Record::Message(Message {
-            id: InputId(format!("{agent:08x}-0000-7000-8000-{turn:012x}")),
-            origin: Origin { who: "loopback".to_owned(), proof: Proof::Loopback },
-            content: vec![Content::Text(text.to_owned())],
-            thread_name: None,
-            metadata: None,
-        });
-        self.submit(thread_of(agent), record, gateway);
+        self.submit(thread_of(agent), message(agent, turn, text), gateway);
     }
 
     /// What a gateway does with an input that has passed its checks.
     fn submit(&mut self, thread: ThreadId, record: Record, gateway: &Inside<FromGateway, ToGateway>) {
         self.requests += 1;
-        let ticket = Some(Ticket { gateway: 0, request: self.requests });
-        let submit = FromGateway::Submit(Arrival { ticket, thread, at_ms: now_ms(), record });
-        gateway.send.send(submit).expect("the shard runs");
+        submit(thread, record, self.requests, gateway);
     }
 
     /// What a model does: streams, and then says the whole. A user's message gets text and a call, a result gets text.
     fn complete(&mut self, prompt: &Prompt, model: &Inside<FromModel, ToModel>) {
-        let (thread, seen) = (prompt.thread, prompt.seen);
-        let agent = agent_of(thread);
+        let agent = agent_of(prompt.thread);
         let newest = prompt.history.newest_first().next().expect("a prompt has something to answer");
         let calls = matches!(**newest, Item::User { .. });
         let turn = self.turns[agent as usize];
         let text = self.text(agent, turn, 1 + u64::from(calls), COMPLETION_LENGTH);
-        let send = |item| model.send.send(item).expect("the shard runs");
-        send(FromModel::Chunk(Chunk { thread, seen, part: Part::Started }));
-        for piece in 0..CHUNKS {
-            let (from, to) = (piece * text.len() / CHUNKS, (piece + 1) * text.len() / CHUNKS);
-            send(FromModel::Chunk(Chunk { thread, seen, part: Part::Text(text[from..to].to_owned()) }));
-        }
-        let mut blocks = vec![Block::Text(text.to_owned())];
-        if calls {
-            let arguments = format!(r#"{{"target":"target-{agent}","turn":{turn}}}"#);
+        let call = calls.then(|| {
+            let arguments = arguments(agent, turn);
             self.raw_bytes += arguments.len() as u64;
-            let provider_id = format!("call_{agent:08x}{turn:08x}");
-            blocks.push(Block::Call { provider_id, name: "build".to_owned(), arguments });
-        }
-        let usage = Usage { input_tokens: 250 * seen, output_tokens: 250, cached_tokens: 200 * seen };
-        let model = "bench".to_owned();
-        let record = Record::Completion(Completion { seen, blocks, end: End::Finished, usage, model });
-        send(FromModel::Answer(Arrival { ticket: None, thread, at_ms: now_ms(), record }));
+            Block::Call { provider_id: provider_id(agent, turn), name: "build".to_owned(), arguments }
+        });
+        answer(prompt, text, call, model);
     }
 
     /// What a tool does: takes the call over, and sends the result through the front door.
@@ -238,19 +223,14 @@ impl<'a> Play<'a> {
 
     /// What a gateway does with what it is told: nobody listens.
     fn told(&mut self, told: ToGateway) {
-        match told {
+        match &told {
             ToGateway::Answer(_, Outcome::Taken(_)) => self.answers += 1,
-            ToGateway::Answer(_, outcome) => unreachable!("an input was not taken: {outcome:?}"),
-            ToGateway::Output(Output { thread, shown: Shown::Turn { item, .. }, .. }) => {
-                if matches!(&*item, Item::Assistant { blocks, .. } if blocks.len() == 1) {
-                    self.end_turn(agent_of(thread));
-                }
-            }
-            ToGateway::Output(Output { shown: Shown::Failure { message, .. }, .. }) => unreachable!("{message}"),
-            ToGateway::Output(_) => {}
-            ToGateway::Chunk(Chunk { part, .. }) => self.chunks += u64::from(part != Part::Started),
+            ToGateway::Chunk(Chunk { part, .. }) => self.chunks += u64::from(*part != Part::Started),
             ToGateway::Awake(change) => self.awake += change,
-            ToGateway::Reply(..) => unreachable!("nobody asks"),
+            _ => {}
+        }
+        if let Some(agent) = turn_of(told) {
+            self.end_turn(agent);
         }
     }
 
@@ -267,9 +247,7 @@ impl<'a> Play<'a> {
 
     fn text(&mut self, agent: u32, turn: u32, which: u64, length: usize) -> &'a str {
         self.raw_bytes += length as u64;
-        let mut choices =
-            Choices::new((u64::from(agent) << 32 | u64::from(turn) << 2 | which).wrapping_mul(0x9e37_79b9));
-        self.corpus.cut(choices.any(), length)
+        text(self.corpus, agent, turn, which, length)
     }
 
     /// Every input was acknowledged, and every chunk came through.
@@ -277,6 +255,85 @@ impl<'a> Play<'a> {
         let turns = u64::from(self.workload.agents) * u64::from(self.workload.turns);
         assert_eq!(self.answers, 2 * turns, "messages and results that were acknowledged");
         assert_eq!(self.chunks, 2 * turns * CHUNKS as u64, "chunks that clients would have been shown");
+    }
+}
+
+/// One of the texts of a turn: 0 is the message, 1 and 2 are what the model says, 3 is the result.
+pub fn text(corpus: &Corpus, agent: u32, turn: u32, which: u64, length: usize) -> &str {
+    let mut choices = Choices::new((u64::from(agent) << 32 | u64::from(turn) << 2 | which).wrapping_mul(0x9e37_79b9));
+    corpus.cut(choices.any(), length)
+}
+
+/// The pieces in which a completion comes.
+pub fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    (0..CHUNKS).map(|piece| &text[piece * text.len() / CHUNKS..(piece + 1) * text.len() / CHUNKS])
+}
+
+/// A turn that there was not before, so that its message is new.
+pub fn some_turn() -> u32 {
+    now_ms() as u32
+}
+
+/// The user's name for a message.
+pub fn input_id(agent: u32, turn: u32) -> String {
+    format!("{agent:08x}-0000-7000-8000-{turn:012x}")
+}
+
+/// The arguments of a turn's call.
+pub fn arguments(agent: u32, turn: u32) -> String {
+    format!(r#"{{"target":"target-{agent}","turn":{turn}}}"#)
+}
+
+/// The provider's id of a turn's call.
+pub fn provider_id(agent: u32, turn: u32) -> String {
+    format!("call_{agent:08x}{turn:08x}")
+}
+
+/// A user's message.
+pub fn message(agent: u32, turn: u32, text: &str) -> Record {
+    Record::Message(Message {
+        id: InputId(input_id(agent, turn)),
+        origin: Origin { who: "loopback".to_owned(), proof: Proof::Loopback },
+        content: vec![Content::Text(text.to_owned())],
+        thread_name: None,
+        metadata: None,
+    })
+}
+
+/// What a gateway does with an input that has passed its checks.
+pub fn submit(thread: ThreadId, record: Record, request: u64, gateway: &Inside<FromGateway, ToGateway>) {
+    let ticket = Some(Ticket { gateway: 0, request });
+    let submit = FromGateway::Submit(Arrival { ticket, thread, at_ms: now_ms(), record });
+    gateway.send.send(submit).expect("the shard runs");
+}
+
+/// What a model does with a prompt: streams, and then says the whole.
+pub fn answer(prompt: &Prompt, text: &str, call: Option<Block>, model: &Inside<FromModel, ToModel>) {
+    let &Prompt { thread, seen, .. } = prompt;
+    let send = |item| model.send.send(item).expect("the shard runs");
+    send(FromModel::Chunk(Chunk { thread, seen, part: Part::Started }));
+    for piece in pieces(text) {
+        send(FromModel::Chunk(Chunk { thread, seen, part: Part::Text(piece.to_owned()) }));
+    }
+    let blocks = std::iter::once(Block::Text(text.to_owned())).chain(call).collect();
+    let usage = Usage { input_tokens: 250 * seen, output_tokens: 250, cached_tokens: 200 * seen };
+    let model = "bench".to_owned();
+    let record = Record::Completion(Completion { seen, blocks, end: End::Finished, usage, model });
+    send(FromModel::Answer(Box::new(Arrival { ticket: None, thread, at_ms: now_ms(), record })));
+}
+
+/// The agent whose turn has ended, if that is what a gateway is told. Everything must be taken, and nothing may fail.
+pub fn turn_of(told: ToGateway) -> Option<u32> {
+    match told {
+        ToGateway::Output(Output { thread, shown: Shown::Turn { item, .. }, .. }) => {
+            let ends = matches!(&*item, Item::Assistant { blocks, .. } if blocks.len() == 1);
+            ends.then(|| agent_of(thread))
+        }
+        ToGateway::Output(Output { shown: Shown::Failure { message, .. }, .. }) => unreachable!("{message}"),
+        ToGateway::Answer(_, Outcome::Taken(_)) | ToGateway::Output(_) | ToGateway::Chunk(_) | ToGateway::Awake(_) => {
+            None
+        }
+        other => unreachable!("an input was not taken, or nobody asked: {other:?}"),
     }
 }
 
@@ -292,14 +349,14 @@ fn result(call: CallId, text: String) -> Record {
 }
 
 /// An agent's thread: spread as UUIDs are, and the agent can be told from it.
-fn thread_of(agent: u32) -> ThreadId {
+pub fn thread_of(agent: u32) -> ThreadId {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&Choices::new(u64::from(agent)).any().to_be_bytes());
     bytes[8..12].copy_from_slice(&agent.to_be_bytes());
     ThreadId::from_bytes(bytes)
 }
 
-fn agent_of(thread: ThreadId) -> u32 {
+pub fn agent_of(thread: ThreadId) -> u32 {
     let bytes: [u8; 4] = thread.as_bytes()[8..12].try_into().expect("invariant: four bytes");
     u32::from_be_bytes(bytes)
 }

@@ -5,7 +5,8 @@
 use crate::corpus::Corpus;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How often one sync is tried.
@@ -30,18 +31,26 @@ pub fn journal(directory: &Path, bytes: u64, syncs: u64, corpus: &Corpus) -> io:
 
 /// The median time of one small write with its sync.
 pub fn sync_p50(directory: &Path) -> io::Result<Duration> {
+    let mut times = syncs(directory, Duration::ZERO)?;
+    times.sort_unstable();
+    Ok(times[SYNCS / 2])
+}
+
+/// How long some small writes took, each with its sync, with so long a pause before each: what others have written meanwhile
+/// has to be synced too on some file systems.
+pub fn syncs(directory: &Path, pause: Duration) -> io::Result<Vec<Duration>> {
     let path = directory.join("probe");
     let mut file = File::create(&path)?;
     let mut times = Vec::with_capacity(SYNCS);
     for _ in 0..SYNCS {
+        std::thread::sleep(pause);
         let begun = Instant::now();
         file.write_all(&[7; 4096])?;
         file.sync_data()?;
         times.push(begun.elapsed());
     }
     std::fs::remove_file(path)?;
-    times.sort_unstable();
-    Ok(times[SYNCS / 2])
+    Ok(times)
 }
 
 /// How much memory of this process is resident, in bytes.
@@ -59,4 +68,30 @@ pub fn bytes_in(directory: &Path) -> io::Result<u64> {
         bytes += entry?.metadata()?.len();
     }
     Ok(bytes)
+}
+
+/// Has the system forget what it holds of the files in a directory, so that the next read comes from the disk.
+pub fn forget_pages(directory: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let file = File::open(entry?.path())?;
+        // Only what is on the disk can be forgotten.
+        file.sync_data()?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    }
+    Ok(())
+}
+
+/// How long it takes to read so many bytes at a random place of the largest file of a directory.
+pub fn cold_read(directory: &Path, length: usize, choice: u64) -> io::Result<Duration> {
+    let mut largest = (0, PathBuf::new());
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        largest = largest.max((entry.metadata()?.len(), entry.path()));
+    }
+    let file = File::open(largest.1)?;
+    let mut buffer = vec![0; length];
+    let offset = choice % largest.0.saturating_sub(length as u64).max(1);
+    let begun = Instant::now();
+    file.read_at(&mut buffer, offset)?;
+    Ok(begun.elapsed())
 }

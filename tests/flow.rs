@@ -296,7 +296,7 @@ fn agent_loop_in_every_schedule() {
         ends.from_gateway.send(message(1, 1, "watch"));
         world.settle(&ends).await;
         let one = Bounds { event_children_max: std::num::NonZeroU32::MIN, ..Bounds::DEFAULT };
-        ends.from_model.send(FromModel::Answer(arrival(None, a, Record::Bounds(one))));
+        ends.from_model.send(FromModel::Answer(Box::new(arrival(None, a, Record::Bounds(one)))));
         world.settle(&ends).await;
         ends.from_model.send(calls(&world.prompt(), "watch", "{}"));
         world.settle(&ends).await;

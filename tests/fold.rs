@@ -4,7 +4,8 @@
 //! asked and what clients are told. Always: nothing here has a clock, a disk or a dataflow; these are the rules alone.
 //!
 //! One file a family of rules, under `tests/fold/`: messages and completions (`turns`), calls and stops (`calls`), `sleeps`,
-//! `asks`, `timeouts`, `children`, `events`, `bounds`, `terms`, `compact`, `heirs`, `long`; `promises` are the design's, by their names; `properties` hold for any records at all, which `chances` makes. `story`, `world`
+//! `asks`, `timeouts`, `children`, `events`, `bounds`, `terms`, `compact`, `heirs`, `long`; `promises` are the design's, by their names; `properties` hold for any records at all, which `chances` makes, and
+//! `warm` for any that meet a thread at rest. `story`, `world`
 //! and `tree` are how these tests speak: one thread told record by record, a world that answers it, and several threads; `races` lets a
 //! summary race with everything else, in every order.
 
@@ -56,5 +57,7 @@ mod timeouts;
 mod tree;
 #[path = "fold/turns.rs"]
 mod turns;
+#[path = "fold/warm.rs"]
+mod warm;
 #[path = "fold/world.rs"]
 mod world;

@@ -14,6 +14,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// Texts are made on one thread and freed on another, and memory has to come back when threads leave it.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Runs AI agents that wait without costing anything.
 ///
 /// An agent that waits for a build, a timer or a person is only records on a disk. When something arrives, records and

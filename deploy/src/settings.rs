@@ -3,6 +3,7 @@
 //! In: TOML. Out: [`Settings`]. Always: every field has a default; a field that is not known is an error; a secret is shown to
 //! nobody.
 
+use crate::host::memory::WARM_MAX_BYTES;
 use crate::{gateway, journal, model, tool};
 use serde::Deserialize;
 use slackwater_core::record::Bounds;
@@ -18,7 +19,7 @@ pub const DEFAULT_DIRECTORY: &str = "slackwater-data";
 pub struct Settings {
     /// Where everything is kept.
     pub directory: PathBuf,
-    /// What every agent is told.
+    /// What every agent is told, and may keep.
     pub agent: Agent,
     /// Which model answers.
     pub model: model::Config,
@@ -32,14 +33,23 @@ pub struct Settings {
     pub journal: journal::Options,
 }
 
-/// What every agent is told.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// What every agent is told, and what they may keep in memory together.
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Agent {
     /// The system text.
     pub system: String,
     /// The bounds of each thread.
     pub limits: Bounds,
+    /// How many bytes of threads that rest stay in memory for some seconds, so that one that goes on soon need not be read
+    /// again; 0 for none.
+    pub warm_max_bytes: usize,
+}
+
+impl Default for Agent {
+    fn default() -> Self {
+        Self { system: String::new(), limits: Bounds::DEFAULT, warm_max_bytes: WARM_MAX_BYTES }
+    }
 }
 
 impl Default for Settings {

@@ -71,6 +71,12 @@ pub enum FromJournal {
     Resting(Rest),
     /// The answer to a query.
     Reply(Ticket, Reply),
+    /// From the host, beside what the journal says: threads that rest may take so much memory from now on. Until it is said,
+    /// they may take none.
+    KeepWarm {
+        /// How many bytes, by the flow's estimate.
+        max_bytes: usize,
+    },
 }
 
 /// What the model is asked.
@@ -93,8 +99,8 @@ pub enum FromModel {
     /// A piece of a completion that is still streaming. Not journaled.
     Chunk(Chunk),
     /// The prompt's one answer: `Record::Completion` or `Record::Failure`. After a completion that took too much of the model's
-    /// window, once more with `Record::Compact`.
-    Answer(Arrival),
+    /// window, once more with `Record::Compact`. Boxed, because the pieces of it are many and small.
+    Answer(Box<Arrival>),
 }
 
 /// A piece of a completion that is still streaming.
@@ -351,7 +357,7 @@ impl FromModel {
     /// The prompt's answer, if it is one.
     pub fn into_answer(self) -> Option<Arrival> {
         match self {
-            FromModel::Answer(arrival) => Some(arrival),
+            FromModel::Answer(arrival) => Some(*arrival),
             FromModel::Chunk(_) => None,
         }
     }

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Runs a property over random records, and says how many were applied. The property returns how many it applied.
-fn for_any<S: Strategy>(name: &str, strategy: S, holds: impl Fn(S::Value) -> usize)
+pub(crate) fn for_any<S: Strategy>(name: &str, strategy: S, holds: impl Fn(S::Value) -> usize)
 where
     S::Value: Clone,
 {

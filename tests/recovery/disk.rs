@@ -213,6 +213,7 @@ async fn a_failed_sync_stops_the_shard() {
             model: model::start(model, "".into(), catalog, model::Limits::default(), Bounds::DEFAULT),
             tool: (from_tool, to_tool),
             timer: timer::start(&slackwater::clock::Clock::system()),
+            warm_max_bytes: 0,
         })
         .unwrap();
         gateway.set_ready(true);

@@ -12,6 +12,9 @@ const MORE: usize = 4_000;
 /// How many are under way at a time.
 const AT_A_TIME: usize = 32;
 
+/// Longer than a shard needs to be silent, when those that rest leave memory, and the allocator to give that back.
+const SETTLES: Duration = Duration::from_secs(13);
+
 /// The bound on memory, in bytes a thread: generous, for an index entry is below 80.
 const BYTES_MAX: usize = 1024;
 
@@ -40,10 +43,16 @@ fn held(process: u32) -> Held {
     }
 }
 
-async fn connections_ended(server: &Server, alone: &Held) -> Held {
+async fn at_rest(server: &Server, alone: &Held) -> Held {
     within("the clients' connections have ended", async || {
-        let held = held(server.process());
-        (held.sockets <= alone.sockets).then_some(held)
+        (held(server.process()).sockets <= alone.sockets).then_some(())
+    })
+    .await;
+    within("the memory shrinks no further", async || {
+        let before = held(server.process());
+        tokio::time::sleep(SETTLES).await;
+        let after = held(server.process());
+        (after.bytes + after.bytes / 100 >= before.bytes).then_some(after)
     })
     .await
 }
@@ -73,9 +82,9 @@ async fn an_idle_thread_is_data() {
     })
     .await;
     talk(&settings, 0, FIRST).await;
-    let before = connections_ended(&server, &alone).await;
+    let before = at_rest(&server, &alone).await;
     talk(&settings, FIRST, FIRST + MORE).await;
-    let after = connections_ended(&server, &alone).await;
+    let after = at_rest(&server, &alone).await;
     eprintln!("{FIRST} threads at rest: {before:?}; {MORE} more: {after:?}");
     assert_eq!(after.threads, before.threads, "threads of the system");
     let bytes = after.bytes.saturating_sub(before.bytes) / MORE;

@@ -142,7 +142,7 @@ pub fn event(ticket: u64, of: &Dispatch) -> FromGateway {
 
 pub fn completion(prompt: &Prompt, blocks: Vec<Block>, end: End) -> FromModel {
     let completion = Completion { seen: prompt.seen, blocks, end, usage: Usage::default(), model: "test".into() };
-    FromModel::Answer(arrival(None, prompt.thread, Record::Completion(completion)))
+    FromModel::Answer(Box::new(arrival(None, prompt.thread, Record::Completion(completion))))
 }
 
 pub fn says(prompt: &Prompt, text: &str) -> FromModel {
@@ -188,7 +188,7 @@ pub fn report_and_close(child: ThreadId, report: &str) -> (&'static str, String)
 pub fn crossed(thread: ThreadId, seen: Number) -> FromModel {
     let why = CompactWhy::Crossed { seen, tokens: 1_000 };
     let compact = Compact { id: InputId(format!("crossed {seen}")), origin: origin(), why };
-    FromModel::Answer(arrival(None, thread, Record::Compact(compact)))
+    FromModel::Answer(Box::new(arrival(None, thread, Record::Compact(compact))))
 }
 
 pub fn accepted(of: &Dispatch) -> Arrival {

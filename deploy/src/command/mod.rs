@@ -99,6 +99,7 @@ pub(crate) fn builder(config: &Config) -> Result<(Builder, String), Failure> {
         .directory(&config.directory)
         .system(config.agent.system.as_str())
         .bounds(config.agent.limits)
+        .warm_max_bytes(config.agent.warm_max_bytes)
         .tool_config(config.tool.clone())
         .approvals(config.approvals.clone())
         .gateway_config(config.gateway.clone())

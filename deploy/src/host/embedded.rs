@@ -4,6 +4,7 @@
 //! the flow asks of an adapter is in its queue when the tick ends; a panic of the flow (a broken invariant) ends the shard
 //! and is told to whoever waits for its end.
 
+use super::memory::remembering;
 use crate::port::{FromAdapter, ToAdapter, loopback};
 use slackwater_core::port::{FromGateway, FromJournal, FromModel, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
 use slackwater_core::record::Arrival;
@@ -41,6 +42,8 @@ pub struct Adapters {
     pub tool: (FromAdapter<Arrival>, ToAdapter<ToTool>),
     /// The timers.
     pub timer: (FromAdapter<Arrival>, ToAdapter<ToTimer>),
+    /// How many bytes of threads that rest may be kept in memory for a while; see [`super::memory`].
+    pub warm_max_bytes: usize,
 }
 
 /// A running shard.
@@ -91,10 +94,10 @@ impl Shard {
 }
 
 fn run(adapters: Adapters, stopped: oneshot::Receiver<()>) {
-    let Adapters { gateway, journal, model, tool, timer } = adapters;
+    let Adapters { gateway, journal, model, tool, timer, warm_max_bytes } = adapters;
     let posts = loopback();
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().build().expect("invariant: a runtime without IO starts");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.expect("invariant: a runtime without IO starts");
     let mut outputs = generated::shard::EmbeddedOutputs {
         appends: |batch| journal.1.put(ToJournal::Append(batch)),
         chunks: |chunk| gateway.1.put(ToGateway::Chunk(chunk)),
@@ -106,7 +109,15 @@ fn run(adapters: Adapters, stopped: oneshot::Receiver<()>) {
         to_timer: |asked| timer.1.put(asked),
         to_tool: |asked| tool.1.put(asked),
     };
-    let mut flow = generated::shard(gateway.0, journal.0, model.0, posts.0, timer.0, tool.0, &mut outputs);
+    let mut flow = generated::shard(
+        gateway.0,
+        remembering(journal.0, warm_max_bytes),
+        model.0,
+        posts.0,
+        timer.0,
+        tool.0,
+        &mut outputs,
+    );
     tokio::task::LocalSet::new().block_on(&runtime, async {
         tokio::select! {
             _ = flow.run() => unreachable!("a flow runs for ever"),

@@ -4,6 +4,8 @@ pub mod cluster;
 #[cfg(stageleft_runtime)]
 pub mod embedded;
 #[cfg(stageleft_runtime)]
+pub mod memory;
+#[cfg(stageleft_runtime)]
 pub mod runtime;
 #[cfg(stageleft_runtime)]
 pub mod sidecar;

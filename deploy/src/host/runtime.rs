@@ -6,6 +6,7 @@
 
 use super::TOOLS_READY_MS;
 use super::embedded::{self, Adapters, Shard};
+use super::memory::WARM_MAX_BYTES;
 use crate::capability::CapabilityKey;
 use crate::catalog::Catalog;
 use crate::clock::Clock;
@@ -76,6 +77,7 @@ pub struct Builder {
     gateway: gateway::Config,
     journal: Options,
     clock: Clock,
+    warm_max_bytes: usize,
 }
 
 impl Default for Builder {
@@ -94,6 +96,7 @@ impl Default for Builder {
             gateway: gateway::Config { listen, ..gateway::Config::default() },
             journal: Options::default(),
             clock: Clock::system(),
+            warm_max_bytes: WARM_MAX_BYTES,
         }
     }
 }
@@ -171,6 +174,12 @@ impl Builder {
         self
     }
 
+    /// How many bytes of threads that rest may stay in memory for a while; 0 for none.
+    pub fn warm_max_bytes(mut self, bytes: usize) -> Self {
+        self.warm_max_bytes = bytes;
+        self
+    }
+
     /// The clock that timers and arrivals go by; the system's, unless told otherwise.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -233,6 +242,7 @@ impl Builder {
             model: (self.clock.stamp(from_model, FromModel::arrival), to_model),
             tool: (self.clock.stamp(from_tool, |arrival| Some(arrival)), to_tool),
             timer: timer::start(&self.clock),
+            warm_max_bytes: self.warm_max_bytes,
         };
         let shard = embedded::start(adapters).map_err(RuntimeError::Thread)?;
         Ok(Running { shard, journal, tools, troubles })

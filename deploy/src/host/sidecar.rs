@@ -4,13 +4,14 @@
 //! be opened ends the process with its reason, since the wired group stops and starts together; SIGTERM ends a process
 //! cleanly.
 
+use super::memory::{Remembering, remembering};
 use crate::capability::CapabilityKey;
 use crate::catalog::Catalog;
 use crate::journal::{FileDisk, Journal};
 use crate::port::{FromAdapter, ToAdapter, ends, loopback};
 use crate::settings::Settings;
 use crate::{gateway as gateways, model as models, timer as timers, tool as tools};
-use slackwater_core::port::{FromGateway, FromJournal, FromModel, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
+use slackwater_core::port::{FromGateway, FromModel, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
 use slackwater_core::record::Arrival;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,7 @@ pub fn gateway(shards: u32) -> (FromAdapter<FromGateway>, ToAdapter<ToGateway>) 
 }
 
 /// A shard's journal, in its directory.
-pub fn journal() -> (FromAdapter<FromJournal>, ToAdapter<ToJournal>) {
+pub fn journal() -> (Remembering, ToAdapter<ToJournal>) {
     let settings = settings();
     let shard = std::env::var(SHARD_VARIABLE).ok().and_then(|text| text.parse().ok());
     let shard = or_exit(shard.ok_or_else(|| format!("{SHARD_VARIABLE} is not a number: the launcher sets it")));
@@ -60,7 +61,7 @@ pub fn journal() -> (FromAdapter<FromJournal>, ToAdapter<ToJournal>) {
         // A failure has been told and has ended the process already.
         let _ = handle.close().await;
     });
-    (from, to)
+    (remembering(from, settings.agent.warm_max_bytes), to)
 }
 
 /// A shard's models. They are asked only when the tools were looked for, so that no prompt lacks tools that are there.

@@ -3,8 +3,8 @@
 //! In: numbered segments and bytes. Out: what was written, after a crash as far as it was synced. Always: every read and
 //! write of the journal goes through here, so a test can put a disk under it that fails, tears and forgets.
 
+use super::memory::MemorySegment;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -115,86 +115,31 @@ pub(super) fn read_all(disk: &dyn Disk, segment: u32, length: u64) -> io::Result
     }
 }
 
-/// In which pieces memory is taken for a segment, so that no more is taken than is needed and nothing is moved.
-const MEMORY_BYTES: usize = 64 << 10;
-
 /// A disk in memory, for agents without a directory. It survives nothing.
 #[derive(Debug, Default)]
-pub struct MemoryDisk(Mutex<BTreeMap<u32, Pieces>>);
-
-/// A segment in memory: pieces of one size, and its length.
-#[derive(Debug, Default)]
-struct Pieces {
-    pieces: Vec<Box<[u8]>>,
-    length: usize,
-}
+pub struct MemoryDisk(Mutex<BTreeMap<u32, MemorySegment>>);
 
 impl MemoryDisk {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Pieces>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, MemorySegment>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Pieces {
-    /// The parts of the pieces that hold these bytes, in order.
-    fn parts(from: usize, length: usize) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> {
-        let end = from + length;
-        (from / MEMORY_BYTES..end.div_ceil(MEMORY_BYTES)).map(move |piece| {
-            let start = piece * MEMORY_BYTES;
-            (piece, from.max(start) - start..end.min(start + MEMORY_BYTES) - start)
-        })
-    }
-
-    fn write(&mut self, offset: usize, mut bytes: &[u8]) {
-        self.length = self.length.max(offset + bytes.len());
-        self.pieces.resize_with(self.length.div_ceil(MEMORY_BYTES), || vec![0; MEMORY_BYTES].into());
-        for (piece, range) in Self::parts(offset, bytes.len()) {
-            let (now, later) = bytes.split_at(range.len());
-            self.pieces[piece][range].copy_from_slice(now);
-            bytes = later;
-        }
-    }
-
-    fn read(&self, offset: usize, buffer: &mut [u8]) -> usize {
-        let length = self.length.saturating_sub(offset).min(buffer.len());
-        let mut filled = 0;
-        for (piece, range) in Self::parts(offset, length) {
-            let next = filled + range.len();
-            buffer[filled..next].copy_from_slice(&self.pieces[piece][range]);
-            filled = next;
-        }
-        filled
-    }
-
-    fn truncate(&mut self, length: usize) {
-        if length < self.length {
-            self.length = length;
-            self.pieces.truncate(length.div_ceil(MEMORY_BYTES));
-            if let Some(last) = self.pieces.last_mut() {
-                last[(length - 1) % MEMORY_BYTES + 1..].fill(0);
-            }
-        }
     }
 }
 
 impl Disk for MemoryDisk {
     fn segments(&self) -> io::Result<Vec<(u32, u64)>> {
-        Ok(self.lock().iter().map(|(&segment, pieces)| (segment, pieces.length as u64)).collect())
+        Ok(self.lock().iter().map(|(&segment, bytes)| (segment, bytes.length())).collect())
     }
 
     fn create(&self, segment: u32) -> io::Result<()> {
-        match self.lock().entry(segment) {
-            Entry::Vacant(entry) => {
-                entry.insert(Pieces::default());
-                Ok(())
-            }
-            Entry::Occupied(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        match self.lock().insert(segment, MemorySegment::default()) {
+            None => Ok(()),
+            Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
         }
     }
 
     fn write_at(&self, segment: u32, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut segments = self.lock();
-        segments.get_mut(&segment).ok_or(io::ErrorKind::NotFound)?.write(offset as usize, bytes);
+        segments.get_mut(&segment).ok_or(io::ErrorKind::NotFound)?.write_at(offset, bytes);
         Ok(())
     }
 
@@ -204,11 +149,11 @@ impl Disk for MemoryDisk {
 
     fn read_at(&self, segment: u32, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let segments = self.lock();
-        Ok(segments.get(&segment).ok_or(io::ErrorKind::NotFound)?.read(offset as usize, buffer))
+        Ok(segments.get(&segment).ok_or(io::ErrorKind::NotFound)?.read_at(offset, buffer))
     }
 
     fn truncate(&self, segment: u32, length: u64) -> io::Result<()> {
-        self.lock().get_mut(&segment).ok_or(io::ErrorKind::NotFound)?.truncate(length as usize);
+        self.lock().get_mut(&segment).ok_or(io::ErrorKind::NotFound)?.truncate(length);
         Ok(())
     }
 

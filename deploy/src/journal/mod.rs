@@ -6,7 +6,7 @@
 //!
 //! | part | what |
 //! | --- | --- |
-//! | [`disk`], [`directory`] | the seam under everything, and a directory as a disk |
+//! | [`disk`], [`directory`], `memory` | the seam under everything, a directory as a disk, and a segment in memory |
 //! | `format`, `body`, `batch` | the bytes; `deploy/docs/journal-format.md` draws them |
 //! | `index` | where each thread's last record is |
 //! | `manifest`, `checkpoint` | which packs there are; the index as it was |
@@ -41,6 +41,7 @@ mod index;
 pub mod inspect;
 mod keeper;
 mod manifest;
+mod memory;
 mod options;
 mod pack;
 mod packs;

@@ -317,7 +317,7 @@ impl Ask {
 
     fn answer(&self, thread: ThreadId, record: Record) {
         let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-        let _ = self.send.send(FromModel::Answer(Arrival { ticket: None, thread, at_ms, record }));
+        let _ = self.send.send(FromModel::Answer(Box::new(Arrival { ticket: None, thread, at_ms, record })));
     }
 }
 

@@ -2,14 +2,19 @@
 //!
 //! In: a tick's items from the journal. Out: what the world is asked, in order. Always: a thread's records are applied in
 //! journal order; records of a sleeping thread are held until its history is there; a prompt is sent once for all records of
-//! a tick; a thread with nothing in flight leaves memory at the end of the tick.
+//! a tick; a thread with nothing in flight rests from the end of the tick on, and leaves memory then or, as far as the host
+//! allows, somewhat later (see [`super::warm`]). One that rests in memory does what it would do when recalled.
 
+use super::warm::{self, Place, Warm};
 use crate::effect::{Effect, Outcome, Refusal};
 use crate::id::{Number, ThreadId};
 use crate::port::{FromJournal, NEVER, Rest, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
 use crate::record::{Arrival, Committed, Record};
 use crate::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// About how many items one record causes: so much room is made at once.
+const ASKED_BY_A_RECORD: usize = 3;
 
 /// One item for one of the ports.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,7 +125,11 @@ pub struct Awake {
     touched: Vec<ThreadId>,
     /// Those that are recalled because the process has started.
     starting: BTreeSet<ThreadId>,
-    /// The number of threads that was told last.
+    /// Those of the threads that rest.
+    warm: Warm,
+    /// The latest time of a record, in milliseconds since the Unix epoch.
+    now_ms: u64,
+    /// The number of threads that was told last: those that do not rest.
     told: usize,
 }
 
@@ -139,6 +148,10 @@ struct Present {
     prompted: Option<Number>,
     /// Whether that prompt was cut already.
     cut: bool,
+    /// About how many bytes it takes.
+    bytes: usize,
+    /// Its place among those that rest, while it does.
+    resting: Option<Place>,
 }
 
 impl Awake {
@@ -154,10 +167,13 @@ impl Awake {
 
     fn take(&mut self, item: FromJournal, out: &mut Vec<ToWorld>) {
         match item {
-            FromJournal::Committed(records) => records.into_iter().for_each(|record| {
-                self.touched.push(record.arrival.thread);
-                self.admit(record, out);
-            }),
+            FromJournal::Committed(records) => {
+                out.reserve(ASKED_BY_A_RECORD * records.len());
+                for record in records {
+                    self.touched.push(record.arrival.thread);
+                    self.admit(record, out);
+                }
+            }
             FromJournal::Recalled { thread, records, ancestry } => {
                 self.touched.push(thread);
                 self.recalled(thread, records, ancestry, out);
@@ -177,6 +193,10 @@ impl Awake {
                     self.recall(thread, through + 1, Vec::new(), out);
                 }
             }
+            FromJournal::KeepWarm { max_bytes } => {
+                self.warm.allow(max_bytes);
+                self.let_go();
+            }
             FromJournal::Reply(ticket, reply) => out.push(ToWorld::Gateway(ToGateway::Reply(ticket, reply))),
         }
     }
@@ -188,21 +208,34 @@ impl Awake {
         touched.drain(..).for_each(|thread| self.settle(thread, out));
         // The room is used again in the next tick.
         self.touched = touched;
-        if self.told != self.threads.len() {
-            let change = self.threads.len() as isize - self.told as isize;
-            self.told = self.threads.len();
+        self.let_go();
+        let awake = self.threads.len() - self.warm.len();
+        if self.told != awake {
+            let change = awake as isize - self.told as isize;
+            self.told = awake;
             out.push(ToWorld::Gateway(ToGateway::Awake(change)));
+        }
+    }
+
+    /// Those that rest and may not stay leave memory.
+    fn let_go(&mut self) {
+        while let Some(thread) = self.warm.leaves(self.now_ms) {
+            self.threads.remove(&thread);
         }
     }
 
     fn admit(&mut self, record: Committed, out: &mut Vec<ToWorld>) {
         let id = record.arrival.thread;
+        self.now_ms = self.now_ms.max(record.arrival.at_ms);
         match self.threads.get_mut(&id) {
-            Some(Slot::Present(present)) => present.apply(record, out),
+            Some(Slot::Present(present)) => {
+                present.resting.take().into_iter().for_each(|place| self.warm.wakes(place));
+                present.apply(record, out);
+            }
             Some(Slot::Recalling(held)) => held.push(record),
             // A child that inherits is nothing without what it inherits.
             None if record.number == 1 && record.arrival.record.base().is_none() => {
-                let mut present = Present::new(Thread::new(id));
+                let mut present = Present::new(Thread::new(id), 0);
                 present.apply(record, out);
                 self.threads.insert(id, Slot::Present(Box::new(present)));
             }
@@ -233,6 +266,9 @@ impl Awake {
         let is_start = self.starting.remove(&id);
         match records {
             Ok(records) => {
+                let inherited = ancestry.iter().flat_map(|(_, records)| records);
+                let all = records.iter().chain(inherited);
+                let bytes = all.map(|record| warm::bytes_of(&record.arrival.record)).sum();
                 let mut thread = Thread::inheriting(id, ancestry);
                 for record in records {
                     // The effects of these records left before; what of them is still owed is said by the fold itself.
@@ -242,7 +278,7 @@ impl Awake {
                 if is_start {
                     owed.extend(thread.checks());
                 }
-                let mut present = Present::new(thread);
+                let mut present = Present::new(thread, bytes);
                 held.into_iter().for_each(|record| present.apply(record, out));
                 // What came meanwhile may have settled some of it: a result of a call that would be asked again, the timer
                 // that woke the thread.
@@ -255,7 +291,7 @@ impl Awake {
         }
     }
 
-    /// Ends the tick for a thread: cuts its prompt, or sends the one it wants; lets it leave memory if nothing is in flight.
+    /// Ends the tick for a thread: cuts its prompt, or sends the one it wants; lets it rest if nothing is in flight.
     fn settle(&mut self, id: ThreadId, out: &mut Vec<ToWorld>) {
         let Some(Slot::Present(present)) = self.threads.get_mut(&id) else {
             return;
@@ -273,7 +309,7 @@ impl Awake {
                     out.push(ToWorld::Model(ToModel::Prompt(prompt)));
                 } else if let Some(rest) = present.thread.rest() {
                     out.push(ToWorld::Journal(ToJournal::Rest(rest)));
-                    self.threads.remove(&id);
+                    present.resting = Some(self.warm.rests(id, present.bytes, self.now_ms));
                 }
             }
         }
@@ -281,8 +317,8 @@ impl Awake {
 }
 
 impl Present {
-    fn new(thread: Thread) -> Self {
-        Self { thread, prompted: None, cut: false }
+    fn new(thread: Thread, bytes: usize) -> Self {
+        Self { thread, prompted: None, cut: false, bytes, resting: None }
     }
 
     fn apply(&mut self, record: Committed, out: &mut Vec<ToWorld>) {
@@ -293,6 +329,7 @@ impl Present {
             self.prompted = None;
         }
         let ticket = record.arrival.ticket;
+        self.bytes += warm::bytes_of(&record.arrival.record);
         let applied = self.thread.apply(record);
         route_all(applied.effects, out);
         if let Some(ticket) = ticket {

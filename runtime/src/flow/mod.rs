@@ -4,7 +4,8 @@
 //! order in the journal is each thread's order, whatever the ticks; a flow opens nothing and knows no host.
 //!
 //! The steps in the order in which a record passes through them, one file each: [`arrive`], [`commit`], [`join`],
-//! [`fan_out`]. [`route`] says which shard of a cluster owns a thread, [`awake`] is the state that `join` keeps.
+//! [`fan_out`]. [`route`] says which shard of a cluster owns a thread, [`awake`] is the state that `join` keeps,
+//! and [`warm`] the part of it that rests.
 
 use crate::id::Ticket;
 use crate::port::{Chunk, FromGateway, FromJournal, FromModel, Query, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
@@ -19,6 +20,7 @@ pub mod commit;
 pub mod fan_out;
 pub mod join;
 pub mod route;
+pub mod warm;
 
 /// A stream of a shard: ordered, each item once.
 pub type Port<T, L> = Stream<T, L, Unbounded, TotalOrder, ExactlyOnce>;
