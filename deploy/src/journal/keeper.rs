@@ -30,6 +30,8 @@ const LOOK_MS: u64 = 500;
 const PAUSE_MS: u64 = 60_000;
 /// So many full segments are left to threads that do not rest.
 const SEGMENTS_LEFT: u32 = 4;
+/// How many chains are moved at once.
+const MOVED_AT_ONCE: usize = 1024;
 /// How many sleepers are told at once after an opening, and the pause until the next.
 pub(super) const TOLD_AT_ONCE: usize = 4096;
 const TOLD_EVERY_MS: u64 = 4;
@@ -212,7 +214,7 @@ impl Keeper {
         fresh.sort_unstable_by_key(|rest| rest.thread);
         writing.rests(fresh.into_iter())?;
         // What the index held when it was written is durable now, and before this place.
-        self.move_chains(Vec::new())?;
+        self.wait_for_writer()?;
         let segment = writing.end(self.shared.durable())?;
         self.base = Base::Checkpoint(segment, start);
         Ok(())
@@ -265,8 +267,22 @@ impl Keeper {
         Ok(is_free)
     }
 
-    /// Has the writer move these chains. Those that have gone on meanwhile are left, and named.
-    pub(super) fn move_chains(&self, moves: Vec<Move>) -> Result<Vec<ThreadId>, Stopped> {
+    /// Has the writer move these chains, some at a time, between which it commits. Those that have gone on meanwhile are left,
+    /// and named.
+    pub(super) fn move_chains(&self, moves: &[Move]) -> Result<Vec<ThreadId>, Stopped> {
+        let mut gone_on = Vec::new();
+        for some in moves.chunks(MOVED_AT_ONCE) {
+            gone_on.extend(self.ask_to_move(some.to_vec())?);
+        }
+        Ok(gone_on)
+    }
+
+    /// Returns when what the index held before is durable and before `Shared::durable`: when the writer is between two groups.
+    fn wait_for_writer(&self) -> Result<(), Stopped> {
+        self.ask_to_move(Vec::new()).map(drop)
+    }
+
+    fn ask_to_move(&self, moves: Vec<Move>) -> Result<Vec<ThreadId>, Stopped> {
         let (answer, moved) = mpsc::channel();
         self.writer.send(ToWriter::Move(moves, answer)).map_err(|_| Stopped::Closing)?;
         moved.recv().map_err(|_| Stopped::Closing)
