@@ -12,6 +12,7 @@ use super::format::{Location, VERSION, sum, summed, u32_at, u64_at};
 use super::index::{Entry, Index, PARTS};
 use super::manifest::Manifest;
 use super::pack::SYNC_BYTES;
+use super::sleepers::Sleepers;
 use serde::{Deserialize, Serialize};
 use slackwater_core::id::ThreadId;
 use slackwater_core::port::Rest;
@@ -126,12 +127,15 @@ impl<'a> Writing<'a> {
     ///
     /// # Errors
     /// When the disk fails.
-    pub(super) fn rests(&mut self, rests: &[Rest]) -> io::Result<()> {
-        for some in rests.chunks(RESTS) {
+    pub(super) fn rests(&mut self, mut rests: impl Iterator<Item = Rest>) -> io::Result<()> {
+        loop {
+            let some: Vec<Rest> = rests.by_ref().take(RESTS).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
             self.rests += some.len() as u64;
-            self.push(piece::RESTS, &encode(some))?;
+            self.push(piece::RESTS, &encode(&some))?;
         }
-        Ok(())
     }
 
     /// Ends it, makes it durable and removes those before it. `finish` is from after the last entry.
@@ -190,7 +194,7 @@ pub(super) fn remove_others(disk: &dyn Disk, kept: Option<u32>) -> io::Result<()
 pub(super) struct Loaded {
     pub(super) segment: u32,
     pub(super) index: Index,
-    pub(super) rests: Vec<Rest>,
+    pub(super) rests: Sleepers,
     pub(super) start: Mark,
     pub(super) finish: Mark,
     pub(super) packs: Vec<u32>,
@@ -217,7 +221,7 @@ fn read(disk: &dyn Disk, segment: u32, length: u64, holds: impl Fn(Location) -> 
     }
     let index = Index::default();
     index.reserve(usize::try_from(head.threads.min(length / ENTRY as u64)).ok()?);
-    let (mut entries, mut rests) = (0, Vec::new());
+    let (mut entries, mut rests) = (0, Sleepers::default());
     loop {
         let (kind, body) = pieces.next()?;
         match kind {
@@ -234,7 +238,10 @@ fn read(disk: &dyn Disk, segment: u32, length: u64, holds: impl Fn(Location) -> 
                     entries += 1;
                 }
             }
-            piece::RESTS => rests.extend(postcard::from_bytes::<Vec<Rest>>(body).ok()?),
+            piece::RESTS => {
+                let some: Vec<Rest> = postcard::from_bytes(body).ok()?;
+                some.into_iter().for_each(|rest| rests.push(rest));
+            }
             piece::END => {
                 let end: End = postcard::from_bytes(body).ok()?;
                 let is_whole = end.entries == entries && end.rests == rests.len() as u64 && end.finish.is_in(disk);

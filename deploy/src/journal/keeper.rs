@@ -13,6 +13,7 @@ use super::format::{FRAME_HEAD, SEGMENT_HEAD, kind};
 use super::manifest::Manifest;
 use super::options::Options;
 use super::shared::Shared;
+use super::sleepers::Sleepers;
 use super::writer::{Move, ToWriter};
 use hashbrown::HashMap;
 use slackwater_core::id::ThreadId;
@@ -29,6 +30,11 @@ const LOOK_MS: u64 = 500;
 const PAUSE_MS: u64 = 60_000;
 /// So many full segments are left to threads that do not rest.
 const SEGMENTS_LEFT: u32 = 4;
+/// How many chains are moved at once.
+const MOVED_AT_ONCE: usize = 1024;
+/// How many sleepers are told at once after an opening, and the pause until the next.
+pub(super) const TOLD_AT_ONCE: usize = 4096;
+const TOLD_EVERY_MS: u64 = 4;
 /// How much less than others it is given of the processor.
 const NICENESS: i32 = 10;
 /// The longest time that it sleeps at once to be slow enough.
@@ -77,6 +83,8 @@ pub(super) struct Keeper {
     pub(super) shared: Arc<Shared>,
     pub(super) manifest: Manifest,
     pub(super) base: Base,
+    /// Who slept at the opening; the first of them have been told.
+    pub(super) resting: Sleepers,
     pub(super) writer: UnboundedSender<ToWriter>,
     pub(super) dictionary: Option<Dictionary>,
     pub(super) packs_of_dictionary: usize,
@@ -89,6 +97,9 @@ impl Keeper {
     pub(super) fn run(mut self, asked: &mpsc::Receiver<Asked>) {
         // Of this thread alone, on Linux: who commits goes first. Where it cannot be had, the pace alone has to do.
         let _ = rustix::process::setpriority_process(None, NICENESS);
+        if self.tell_sleepers().is_err() {
+            return;
+        }
         let mut sealed: HashMap<u32, Instant> = HashMap::new();
         let mut pause_until = Instant::now();
         loop {
@@ -128,6 +139,18 @@ impl Keeper {
                 }
             }
         }
+    }
+
+    /// Has the writer tell of the sleepers that were not told at the opening.
+    fn tell_sleepers(&mut self) -> Result<(), Stopped> {
+        let resting = std::mem::take(&mut self.resting);
+        for first in (TOLD_AT_ONCE..resting.len()).step_by(TOLD_AT_ONCE) {
+            let some = (first..resting.len()).take(TOLD_AT_ONCE).filter_map(|place| resting.get(place)).collect();
+            self.stop_if_closing()?;
+            self.writer.send(ToWriter::Tell(some)).map_err(|_| Stopped::Closing)?;
+            std::thread::sleep(Duration::from_millis(TOLD_EVERY_MS));
+        }
+        Ok(())
     }
 
     /// Does what is due.
@@ -183,15 +206,15 @@ impl Keeper {
         if let Base::Checkpoint(before, _) = self.base {
             checkpoint::read_rests(&*disk, before, |mut rests| {
                 rests.retain(|rest| !fresh.contains_key(&rest.thread) && self.holds(rest));
-                writing.rests(&rests)
+                writing.rests(rests.into_iter())
             })?;
         }
         fresh.retain(|_, rest| !rest.timers.is_empty() && self.holds(rest));
         let mut fresh: Vec<Rest> = fresh.into_values().collect();
         fresh.sort_unstable_by_key(|rest| rest.thread);
-        writing.rests(&fresh)?;
+        writing.rests(fresh.into_iter())?;
         // What the index held when it was written is durable now, and before this place.
-        self.move_chains(Vec::new())?;
+        self.wait_for_writer()?;
         let segment = writing.end(self.shared.durable())?;
         self.base = Base::Checkpoint(segment, start);
         Ok(())
@@ -244,8 +267,22 @@ impl Keeper {
         Ok(is_free)
     }
 
-    /// Has the writer move these chains. Those that have gone on meanwhile are left, and named.
-    pub(super) fn move_chains(&self, moves: Vec<Move>) -> Result<Vec<ThreadId>, Stopped> {
+    /// Has the writer move these chains, some at a time, between which it commits. Those that have gone on meanwhile are left,
+    /// and named.
+    pub(super) fn move_chains(&self, moves: &[Move]) -> Result<Vec<ThreadId>, Stopped> {
+        let mut gone_on = Vec::new();
+        for some in moves.chunks(MOVED_AT_ONCE) {
+            gone_on.extend(self.ask_to_move(some.to_vec())?);
+        }
+        Ok(gone_on)
+    }
+
+    /// Returns when what the index held before is durable and before `Shared::durable`: when the writer is between two groups.
+    fn wait_for_writer(&self) -> Result<(), Stopped> {
+        self.ask_to_move(Vec::new()).map(drop)
+    }
+
+    fn ask_to_move(&self, moves: Vec<Move>) -> Result<Vec<ThreadId>, Stopped> {
         let (answer, moved) = mpsc::channel();
         self.writer.send(ToWriter::Move(moves, answer)).map_err(|_| Stopped::Closing)?;
         moved.recv().map_err(|_| Stopped::Closing)

@@ -52,6 +52,7 @@ mod repack;
 pub mod repair;
 mod scan;
 mod shared;
+mod sleepers;
 pub mod snapshot;
 mod still;
 #[cfg(test)]
@@ -82,7 +83,8 @@ use reader::Reader;
 use recovery::{Position, Recovered, recover};
 use shared::Shared;
 use slackwater_core::id::ThreadId;
-use slackwater_core::port::{FromJournal, Rest, ToJournal};
+use slackwater_core::port::{FromJournal, ToJournal};
+use sleepers::Sleepers;
 use std::sync::{Arc, mpsc};
 use tokio::sync::Notify;
 use writer::Writer;
@@ -97,7 +99,7 @@ pub struct Journal {
     base: Base,
     dictionary: Option<Dictionary>,
     unsettled: Vec<ThreadId>,
-    resting: Vec<Rest>,
+    resting: Sleepers,
     damages: Vec<Damage>,
     torn: Option<TornTail>,
 }
@@ -112,7 +114,7 @@ impl Journal {
         let disk: Arc<dyn Disk> = Arc::new(disk);
         let Recovered { mut scan, position, checkpoint } = recover(&*disk)?;
         let mut resting = scan.resting();
-        resting.retain(|rest| scan.index.damage(&rest.thread).is_none());
+        resting.retain(|thread, _| scan.index.damage(&thread).is_none());
         let mut unsettled = scan.index.unsettled();
         unsettled.retain(|thread| scan.index.damage(thread).is_none());
         let counters = Counters {
@@ -158,7 +160,7 @@ impl Journal {
     }
 
     /// Starts the writer and the reader. The stream begins with `Wake` for each thread whose last record no rest hint
-    /// covers, and `Resting` for each that rests and has timers.
+    /// covers, and `Resting` for those that rest and have timers; if there are very many, some of these come later.
     ///
     /// # Errors
     /// When the system refuses a thread.
@@ -169,7 +171,8 @@ impl Journal {
             let last = shared.index.get(&thread).map_or(0, |entry| entry.last());
             let _ = send.send(FromJournal::Wake { thread, last });
         }
-        for rest in resting {
+        // More than these are told a little later and some at a time, so that they are not all in memory at once.
+        for rest in resting.iter().take(keeper::TOLD_AT_ONCE) {
             let _ = send.send(FromJournal::Resting(rest));
         }
         let (to_reader, from_writer) = mpsc::channel();
@@ -185,6 +188,7 @@ impl Journal {
             shared: shared.clone(),
             manifest,
             base,
+            resting,
             writer: to_writer,
             dictionary,
             packs_of_dictionary: 1,
@@ -207,14 +211,14 @@ fn begin_checkpoints(
     mark: checkpoint::Mark,
     manifest: &Manifest,
     index: &index::Index,
-    resting: &[Rest],
+    resting: &Sleepers,
 ) -> Base {
     if index.is_any_damaged() {
         return Base::Unknown;
     }
     let written = checkpoint::Writing::begin(disk, mark, index.len() as u64, manifest).and_then(|mut writing| {
         writing.entries(index, |_| Ok::<_, std::io::Error>(()))?;
-        writing.rests(resting)?;
+        writing.rests(resting.iter())?;
         writing.end(mark)
     });
     match written {

@@ -143,7 +143,8 @@ impl Keeper {
             next.packs.push(pack);
             next.last_pack = number_of(segment);
             self.store(next)?;
-            let gone_on = self.move_chains(moves.into_iter().map(|(moved, _)| moved).collect())?;
+            let moves: Vec<Move> = moves.into_iter().map(|(moved, _)| moved).collect();
+            let gone_on = self.move_chains(&moves)?;
             is_free &= gone_on.is_empty();
             pack.dead = gone_on.iter().map(|thread| lengths[thread]).sum();
             let mut next = self.manifest.clone();

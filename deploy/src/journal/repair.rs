@@ -21,6 +21,7 @@ use serde::Serialize;
 use slackwater_core::id::{Number, ThreadId};
 use slackwater_core::port::Rest;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -140,7 +141,7 @@ fn whole_threads(disk: &FileDisk, scan: &Scan) -> Result<Threads, JournalError> 
 
 /// Writes the journal anew with these threads.
 fn write_anew(disk: &FileDisk, scan: &mut Scan, whole: &[ThreadId], new: &Path) -> Result<(), JournalError> {
-    let timers = scan.resting();
+    let timers: BTreeMap<_, _> = scan.resting().iter().map(|rest| (rest.thread, rest.timers)).collect();
     let scan = &*scan;
     let source = Source { disk, dictionaries: &scan.dictionaries };
     let entry = |thread: &ThreadId| scan.index.get(thread).expect("invariant: a thread that was read has an entry");
@@ -156,8 +157,7 @@ fn write_anew(disk: &FileDisk, scan: &mut Scan, whole: &[ThreadId], new: &Path) 
         })
     });
     let rest = |&thread: &ThreadId| {
-        let at = timers.binary_search_by_key(&thread, |rest| rest.thread).ok();
-        let timers = at.map(|at| timers[at].timers.clone()).unwrap_or_default();
+        let timers = timers.get(&thread).cloned().unwrap_or_default();
         Rest { thread, through: entry(&thread).last(), timers }
     };
     let rests = whole.iter().filter(|thread| entry(thread).is_at_rest()).map(rest).collect();

@@ -15,6 +15,7 @@ use super::format::{FrameHead, Location, SEGMENT_HEAD, SegmentHead, VERSION, kin
 use super::index::{Entry, Index};
 use super::manifest::{self, Manifest};
 use super::packs::Blocks;
+use super::sleepers::Sleepers;
 use hashbrown::HashMap;
 use slackwater_core::id::{Number, ThreadId};
 use slackwater_core::port::Rest;
@@ -47,7 +48,7 @@ pub(super) struct Scan {
     /// The last rest hint of each thread; void unless it covers the thread's last record.
     pub(super) rests: HashMap<ThreadId, Rest>,
     /// Those of a checkpoint, which the ones above replace.
-    pub(super) rests_before: Vec<Rest>,
+    pub(super) rests_before: Sleepers,
     pub(super) damages: Vec<Damage>,
     /// Damages of records that count only if the thread's chain leads to them: thread, number, which damage.
     pub(super) suspects: Vec<(ThreadId, Number, usize)>,
@@ -105,7 +106,7 @@ pub(super) fn scan_from(
         dictionaries: Dictionaries::default(),
         blocks: Blocks::default(),
         rests: HashMap::new(),
-        rests_before: Vec::new(),
+        rests_before: Sleepers::default(),
         damages: Vec::new(),
         suspects: Vec::new(),
         unanchored: HashMap::new(),
@@ -404,18 +405,16 @@ impl Scan {
         self.damages.push(Damage { segment, place: place.to_owned(), offset: at as u64, what, effect, threads });
     }
 
-    /// The rests that hold, by thread.
-    pub(super) fn resting(&mut self) -> Vec<Rest> {
-        let holds = |rest: &Rest| {
-            !rest.timers.is_empty()
-                && self.index.get(&rest.thread).is_some_and(|entry| entry.is_at_rest() && entry.last() == rest.through)
+    /// The rests with timers that hold.
+    pub(super) fn resting(&mut self) -> Sleepers {
+        let holds = |thread: ThreadId, through: Number| {
+            self.index.get(&thread).is_some_and(|entry| entry.is_at_rest() && entry.last() == through)
         };
         let after = std::mem::take(&mut self.rests);
-        let before = std::mem::take(&mut self.rests_before);
-        let before = before.into_iter().filter(|rest| !after.contains_key(&rest.thread) && holds(rest));
-        let mut rests: Vec<Rest> = before.collect();
-        rests.extend(after.into_values().filter(holds));
-        rests.sort_unstable_by_key(|rest| rest.thread);
-        rests
+        let mut resting = std::mem::take(&mut self.rests_before);
+        resting.retain(|thread, through| !after.contains_key(&thread) && holds(thread, through));
+        after.into_values().filter(|rest| holds(rest.thread, rest.through)).for_each(|rest| resting.push(rest));
+        resting.sort();
+        resting
     }
 }

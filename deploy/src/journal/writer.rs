@@ -31,6 +31,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 pub(super) enum ToWriter {
     /// These threads' chains begin at blocks now. Answered by those that have gone on meanwhile and were left as they are.
     Move(Vec<Move>, mpsc::Sender<Vec<ThreadId>>),
+    /// Tell the flow that these rest, if they still do.
+    Tell(Vec<Rest>),
     /// Go on in a new segment, unless this one is empty.
     Rotate(mpsc::Sender<()>),
 }
@@ -163,6 +165,14 @@ impl Writer {
                     }
                 }
                 let _ = answer.send(gone_on);
+            }
+            ToWriter::Tell(resting) => {
+                for rest in resting {
+                    let entry = self.shared.index.get(&rest.thread);
+                    if entry.is_some_and(|entry| entry.is_at_rest() && entry.last() == rest.through) {
+                        self.tell(FromJournal::Resting(rest));
+                    }
+                }
             }
             ToWriter::Rotate(answer) => {
                 if self.position.end > SEGMENT_HEAD as u64 {

@@ -124,3 +124,29 @@ async fn checkpoints_are_written_while_running() {
     }
     run.close().await;
 }
+
+/// So many sleepers are not told of all at once; none is forgotten, and who has gone on meanwhile is not told of any more.
+#[tokio::test]
+async fn very_many_sleepers_are_all_told() {
+    let disk = FaultDisk::default();
+    let name = |n: u16| ThreadId::from_bytes([[1; 14].as_slice(), &n.to_be_bytes()].concat().try_into().unwrap());
+    let many = 3 * super::super::keeper::TOLD_AT_ONCE as u16;
+    let mut run = start(disk.clone());
+    run.append((0..many).map(|n| message(name(n), "sleeps")).collect()).await.unwrap();
+    (0..many).for_each(|n| run.to.put(ToJournal::Rest(rest(name(n), 1))));
+    run.close().await;
+    let mut run = start(disk);
+    run.to.put(ToJournal::Append(vec![message(name(many - 1), "wakes")]));
+    let (mut told, mut woken) = (std::collections::BTreeSet::new(), false);
+    while told.len() < usize::from(many) - 1 || !woken {
+        match run.next().await {
+            Some(FromJournal::Resting(rest)) => {
+                assert!(!woken || rest.thread != name(many - 1), "it has gone on");
+                assert!(rest.thread == name(many - 1) || told.insert(rest.thread), "told twice");
+            }
+            Some(FromJournal::Committed(_)) => woken = true,
+            other => panic!("{other:?}"),
+        }
+    }
+    run.close().await;
+}

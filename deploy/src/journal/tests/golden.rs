@@ -57,7 +57,7 @@ fn a_checkpoint_does_not_drift() {
     index.set(thread(0x11), Entry::new(Location { segment: 7, offset: 64 }, 3));
     let mut writing = Writing::begin(&disk, start, 1, &manifest()).unwrap();
     writing.entries(&index, |_| Ok::<_, std::io::Error>(())).unwrap();
-    writing.rests(&[rest(thread(0x11), 3)]).unwrap();
+    writing.rests([rest(thread(0x11), 3)].into_iter()).unwrap();
     let segment = writing.end(Mark { end: 0x2345, sequence: 43, ..start }).unwrap();
     assert_eq!(lines(&disk.image()[&segment]), CHECKPOINT.trim_start());
     let packed = Entry::packed(Location { segment: Kind::Pack.segment(2), offset: 64 }, 20, 5000, true);

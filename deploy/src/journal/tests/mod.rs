@@ -22,6 +22,7 @@ mod scale;
 use super::*;
 use crate::port::FromAdapter;
 use slackwater_core::id::{CallId, InputId, Number};
+use slackwater_core::port::Rest;
 use slackwater_core::record::{Arrival, Committed, Content, Message, Origin, Proof, Record};
 use std::collections::BTreeMap;
 use tokio_stream::StreamExt as _;
@@ -134,7 +135,7 @@ struct State {
     entries: BTreeMap<ThreadId, index::Entry>,
     records: u64,
     unsettled: Vec<ThreadId>,
-    resting: Vec<Rest>,
+    resting: sleepers::Sleepers,
 }
 
 fn state(journal: &Journal) -> State {
