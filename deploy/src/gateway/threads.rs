@@ -121,6 +121,9 @@ pub(super) async fn compact(
     wish(&app, origin, &address, &headers, body, (compact, "id")).await
 }
 
+/// What is asked for, from the fields of a body, its id and its sender.
+type Wish = fn(&mut Fields, InputId, Origin) -> Result<Record, Problem>;
+
 /// Takes something that has an id and says little else: what that is, and the fields there are.
 async fn wish(
     app: &AppState,
@@ -128,7 +131,7 @@ async fn wish(
     address: &Address,
     headers: &HeaderMap,
     body: Body,
-    (record, fields_known): (fn(&mut Fields, InputId, Origin) -> Result<Record, Problem>, &str),
+    (record, fields_known): (Wish, &str),
 ) -> Result<Response, Problem> {
     let read = body::read_optional(app, headers, body, app.config.limits.message_bytes_max).await?;
     let mut fields = Fields::parse(read.as_ref().map_or(b"{}", |read| &read.bytes))?;

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     fn all(segment: &MemorySegment) -> Vec<u8> {
-        let mut bytes = vec![9; segment.length as usize + 10];
+        let mut bytes = vec![9; segment.length + 10];
         let read = segment.read_at(0, &mut bytes);
         bytes.truncate(read);
         bytes
