@@ -20,6 +20,9 @@ pub enum ConversationError {
     /// The message changes nothing.
     #[error("the message was refused: {0:?}")]
     Refused(Refusal),
+    /// An operator of this runtime does not let the message in.
+    #[error("the message was not let in: {0}")]
+    Declined(String),
     /// The model could not answer; what was sent stays, and the next message tries again.
     #[error("the model could not answer: {0}")]
     Model(String),
@@ -67,6 +70,7 @@ impl Conversation {
                 Ok(number)
             }
             Outcome::Refused(why) => Err(ConversationError::Refused(why)),
+            Outcome::Declined(declined) => Err(ConversationError::Declined(declined.reason)),
         }
     }
 

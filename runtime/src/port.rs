@@ -79,6 +79,8 @@ pub enum ToModel {
         /// The prompt's `seen`.
         seen: Number,
     },
+    /// Do not answer this prompt: fail it for this reason. Said by an operator.
+    Refuse(Prompt, String),
 }
 
 /// What the model sends.
@@ -122,6 +124,8 @@ pub enum ToTool {
     Dispatch(Dispatch),
     /// Nobody waits for this call any more.
     Cancel(Dispatch),
+    /// Do not do this call: answer it with an error result that gives this reason. Said by an operator.
+    Refuse(Dispatch, String),
 }
 
 /// What the timers are asked.
@@ -213,6 +217,16 @@ impl ToJournal {
     /// A question, with the ticket of who asks.
     pub fn query((ticket, query): (Ticket, Query)) -> Self {
         ToJournal::Query(ticket, query)
+    }
+}
+
+impl ToGateway {
+    /// Whether it is for the gateway with this number: its own answers, and what clients are shown, who may be anywhere.
+    pub fn is_for(&self, gateway: u32) -> bool {
+        match self {
+            ToGateway::Answer(ticket, _) | ToGateway::Reply(ticket, _) => ticket.gateway == gateway,
+            ToGateway::Output(_) | ToGateway::Chunk(_) | ToGateway::Awake(_) => true,
+        }
     }
 }
 

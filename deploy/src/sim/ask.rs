@@ -30,6 +30,9 @@ impl World<'_> {
             ToWorld::Model(ToModel::Cut { thread, seen }) => self.cut((thread, seen)),
             ToWorld::Tool(ToTool::Dispatch(dispatch)) => self.dispatch(dispatch)?,
             ToWorld::Tool(ToTool::Cancel(dispatch)) => self.cancel(&dispatch),
+            ToWorld::Model(ToModel::Refuse(..)) | ToWorld::Tool(ToTool::Refuse(..)) => {
+                return broken("fan_out", "the join refused what only an operator refuses");
+            }
             ToWorld::Timer(ToTimer::Arm { thread, call, due }) => self.arm(thread, call, due),
             ToWorld::Timer(ToTimer::Disarm { thread, call }) => self.disarm(thread, call),
             ToWorld::Post(arrival) => self.fly(self.now_ms, false, Cargo::Record(arrival.thread, arrival.record)),

@@ -3,7 +3,7 @@
 //! In: dispatches and cancellations. Out: one record for each dispatch that was not cancelled. Always: so many at a time, the
 //! rest in order; the same call twice at a time is done once; a call that panics is answered all the same.
 
-use super::outbox::{Outbox, failed};
+use super::outbox::{Outbox, failed, refused};
 use slackwater_core::effect::Dispatch;
 use slackwater_core::id::{CallId, ThreadId};
 use slackwater_core::port::ToTool;
@@ -62,6 +62,7 @@ pub(super) async fn run<P, F, C>(
                     }
                     cancelled(dispatch);
                 }
+                Some(ToTool::Refuse(dispatch, why)) => outbox.put(dispatch.thread, refused(dispatch.call, why)),
             },
             Some(ended) = running.join_next_with_id() => {
                 let id = match &ended {

@@ -138,6 +138,7 @@ impl Link {
                 match runtime.shards().submit(self.address.thread, record).await.map_err(Failure::because)? {
                     Outcome::Taken(number) | Outcome::Duplicate(number) => number,
                     Outcome::Refused(why) => return Err(Failure::Failed(format!("the message was refused: {why:?}"))),
+                    Outcome::Declined(declined) => return Err(Failure::Failed(declined.reason)),
                 }
             }
             Reach::There { client, .. } => {
