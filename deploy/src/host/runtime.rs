@@ -5,7 +5,7 @@
 //! on, and whoever waited is told; a broken invariant ends it.
 
 use super::TOOLS_READY_MS;
-use super::embedded::{self, Adapters, Shard};
+use super::embedded::{self, Adapters, Shard, Stopped};
 use crate::capability::CapabilityKey;
 use crate::catalog::Catalog;
 use crate::conversation::Conversation;
@@ -73,7 +73,11 @@ pub struct Builder {
     tools: tool::Config,
     gateway: gateway::Config,
     journal: Options,
+    shard: Option<RunShard>,
 }
+
+/// Runs a flow of the user's own.
+type RunShard = Arc<dyn Fn(Adapters, Stopped) + Send + Sync>;
 
 impl Default for Builder {
     /// In memory, with the scripted stand-in for a model and no tools, on a free port of the loopback interface.
@@ -89,6 +93,7 @@ impl Default for Builder {
             tools: tool::Config::default(),
             gateway: gateway::Config { listen, ..gateway::Config::default() },
             journal: Options::default(),
+            shard: None,
         }
     }
 }
@@ -152,6 +157,13 @@ impl Builder {
         self
     }
 
+    /// The flow of a crate with operators of its own: the `run` that [`crate::operated_shard`] makes, with what becomes of
+    /// its notes.
+    pub fn shard(mut self, run: impl Fn(Adapters, Stopped) + Send + Sync + 'static) -> Self {
+        self.shard = Some(Arc::new(run));
+        self
+    }
+
     /// Starts it, and returns when it is ready.
     ///
     /// # Errors
@@ -205,7 +217,11 @@ impl Builder {
             tool: (from_tool, to_tool),
             timer: timer::start(),
         };
-        let shard = embedded::start(adapters).map_err(RuntimeError::Thread)?;
+        let shard = match self.shard.clone() {
+            None => embedded::start(adapters),
+            Some(run) => embedded::start_with(adapters, move |adapters, stopped| run(adapters, stopped)),
+        };
+        let shard = shard.map_err(RuntimeError::Thread)?;
         Ok(Running { shard, journal, tools, troubles })
     }
 
