@@ -9,6 +9,7 @@ pub(crate) mod cluster;
 pub(crate) mod demo;
 pub(crate) mod demo_tools;
 pub(crate) mod doctor;
+pub(crate) mod export;
 pub(crate) mod graph;
 pub(crate) mod serve;
 mod signals;
