@@ -92,13 +92,17 @@ impl Drive {
                 _ = model.receive.recv_many(&mut prompts, TAKE_MAX) => for asked in prompts.drain(..) {
                     match asked {
                         ToModel::Prompt(prompt) => play.complete(&prompt, model),
-                        ToModel::Cut { .. } => unreachable!("nobody interrupts"),
+                        ToModel::Cut { .. } | ToModel::Refuse(..) => unreachable!("nobody interrupts"),
                     }
                 },
                 _ = tool.receive.recv_many(&mut calls, TAKE_MAX) => for asked in calls.drain(..) {
                     match asked {
                         ToTool::Dispatch(dispatch) => play.work(&dispatch, tool, gateway),
-                        ToTool::Cancel(_) | ToTool::Respond(_) | ToTool::Close(_) | ToTool::Check(_) => {
+                        ToTool::Cancel(_)
+                        | ToTool::Respond(_)
+                        | ToTool::Close(_)
+                        | ToTool::Check(_)
+                        | ToTool::Refuse(..) => {
                             unreachable!("nobody interrupts, asks or closes")
                         }
                     }

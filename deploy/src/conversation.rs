@@ -20,6 +20,9 @@ pub enum ConversationError {
     /// The message or answer changes nothing.
     #[error("it was refused: {0:?}")]
     Refused(Refusal),
+    /// An operator of this runtime does not let the message in.
+    #[error("the message was not let in: {0}")]
+    Declined(String),
     /// The model could not answer; what was sent stays, and the next message tries again.
     #[error("the model could not answer: {0}")]
     Model(String),
@@ -67,6 +70,7 @@ impl Conversation {
                 Ok(number)
             }
             Outcome::Refused(why) => Err(ConversationError::Refused(why)),
+            Outcome::Declined(declined) => Err(ConversationError::Declined(declined.reason)),
         }
     }
 
@@ -81,6 +85,7 @@ impl Conversation {
         match self.shards.submit(self.address.thread, Record::Answered(verdict)).await? {
             Outcome::Taken(number) | Outcome::Duplicate(number) => Ok(number),
             Outcome::Refused(why) => Err(ConversationError::Refused(why)),
+            Outcome::Declined(declined) => Err(ConversationError::Declined(declined.reason)),
         }
     }
 

@@ -332,6 +332,17 @@ pub enum Outcome {
     Duplicate(Number),
     /// It changes nothing, and why.
     Refused(Refusal),
+    /// An operator of this runtime does not let it in; it was not recorded.
+    Declined(Declined),
+}
+
+/// Why an operator does not let an input in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Declined {
+    /// What its sender is told: what was wrong and what to do.
+    pub reason: String,
+    /// When it may be sent again, in milliseconds from now; nothing if never.
+    pub retry_after_ms: Option<u64>,
 }
 
 /// Why an input was refused.

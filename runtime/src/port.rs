@@ -91,6 +91,8 @@ pub enum ToModel {
         /// The prompt's `seen`.
         seen: Number,
     },
+    /// Do not answer this prompt: fail it for this reason. Said by an operator.
+    Refuse(Prompt, String),
 }
 
 /// What the model sends.
@@ -141,6 +143,8 @@ pub enum ToTool {
     Close(ThreadId),
     /// Do you still know this call? Answered by `Record::Lost` if the tool says that it does not.
     Check(Dispatch),
+    /// Do not do this call: answer it with an error result that gives this reason. Said by an operator.
+    Refuse(Dispatch, String),
 }
 
 /// What the timers are asked.
@@ -304,6 +308,16 @@ impl ToJournal {
     /// A question, with the ticket of who asks.
     pub fn query((ticket, query): (Ticket, Query)) -> Self {
         ToJournal::Query(ticket, query)
+    }
+}
+
+impl ToGateway {
+    /// Whether it is for the gateway with this number: its own answers, and what clients are shown, who may be anywhere.
+    pub fn is_for(&self, gateway: u32) -> bool {
+        match self {
+            ToGateway::Answer(ticket, _) | ToGateway::Reply(ticket, _) => ticket.gateway == gateway,
+            ToGateway::Output(_) | ToGateway::Chunk(_) | ToGateway::Awake(_) => true,
+        }
     }
 }
 

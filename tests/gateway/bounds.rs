@@ -2,7 +2,7 @@
 
 use super::{Answer, World};
 use slackwater::gateway::{Config, Limits, SubmitError};
-use slackwater_core::effect::{Outcome, Refusal};
+use slackwater_core::effect::{Declined, Outcome, Refusal};
 use slackwater_core::id::{InputId, ThreadId, Ticket};
 use slackwater_core::port::ToGateway;
 use slackwater_core::record::{Content, Message, Origin, Proof, Record};
@@ -84,6 +84,21 @@ async fn a_full_thread_sends_its_senders_away_for_a_while() {
     let ticket = world.shard.held_tickets()[1];
     world.shard.tell(ToGateway::Answer(ticket, Outcome::Refused(Refusal::Damaged)));
     sent.await.unwrap().is_problem(500, "damaged", "doctor");
+}
+
+#[tokio::test]
+async fn what_an_operator_does_not_let_in_is_told_why_and_when_to_come_again() {
+    let world = World::new();
+    world.shard.hold();
+    for (at, retry_after_ms, status) in [(0, Some(1_500), 429), (1, None, 403)] {
+        let sent = world.send("demo");
+        world.until_held(at + 1).await;
+        let declined = Declined { reason: "not this minute".to_owned(), retry_after_ms };
+        world.shard.tell(ToGateway::Answer(world.shard.held_tickets()[at], Outcome::Declined(declined)));
+        let answer = sent.await.unwrap();
+        answer.is_problem(status, "declined", "not this minute");
+        assert_eq!(answer.retry_after.as_deref(), retry_after_ms.map(|_| "2"));
+    }
 }
 
 #[tokio::test]

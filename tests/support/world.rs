@@ -8,7 +8,7 @@ use hydro_lang::live_collections::stream::{ExactlyOnce, TotalOrder};
 use hydro_lang::prelude::*;
 use hydro_lang::sim::{SimReceiver, SimSender, quiesce};
 use slackwater_core::effect::{Dispatch, Outcome, Prompt};
-use slackwater_core::flow::{Inputs, agent_loop};
+use slackwater_core::flow::{Inputs, Outputs, agent_loop};
 use slackwater_core::history::Item;
 use slackwater_core::id::{InputId, Number, ThreadId, Ticket};
 use slackwater_core::port::{
@@ -38,6 +38,14 @@ pub struct Ends {
 impl Ends {
     /// A flow with these ends.
     pub fn of(flow: &mut FlowBuilder<'_>) -> Self {
+        Self::around(flow, agent_loop)
+    }
+
+    /// The ends of another loop than the plain one.
+    pub fn around<'a>(
+        flow: &mut FlowBuilder<'a>,
+        agent_loop: impl FnOnce(Inputs<Process<'a>>) -> Outputs<Process<'a>>,
+    ) -> Self {
         let shard = flow.process::<()>();
         let (from_gateway, gateway) = shard.sim_input();
         let (from_journal, journal) = shard.sim_input();
@@ -72,6 +80,9 @@ pub struct World {
     pub prompts: Vec<Prompt>,
     pub cuts: Vec<Number>,
     pub calls: Vec<Dispatch>,
+    /// What operators do not let through; the adapters answer it.
+    pub refused_prompts: Vec<(Prompt, String)>,
+    pub refused_calls: Vec<(Dispatch, String)>,
     pub timers: Vec<ToTimer>,
     pub rests: Vec<Rest>,
     pub recalls: usize,
@@ -226,12 +237,17 @@ impl World {
                         self.prompts.push(prompt);
                     }
                     ToModel::Cut { seen, .. } => self.cuts.push(seen),
+                    ToModel::Refuse(prompt, why) => self.refused_prompts.push((prompt, why)),
                 }
             }
             while let Some(asked) = ends.to_tool.try_next().await {
-                if let ToTool::Dispatch(dispatch) = asked {
-                    assert!(dispatch.call.number <= self.last(dispatch.thread), "durable_before_act");
-                    self.calls.push(dispatch);
+                match asked {
+                    ToTool::Dispatch(dispatch) => {
+                        assert!(dispatch.call.number <= self.last(dispatch.thread), "durable_before_act");
+                        self.calls.push(dispatch);
+                    }
+                    ToTool::Refuse(dispatch, why) => self.refused_calls.push((dispatch, why)),
+                    ToTool::Cancel(_) | ToTool::Respond(_) | ToTool::Close(_) | ToTool::Check(_) => {}
                 }
             }
             while let Some(asked) = ends.to_timer.try_next().await {
@@ -287,7 +303,8 @@ impl World {
         ancestry
     }
 
-    fn commit(&mut self, arrival: Arrival) -> Committed {
+    /// Puts a record on stable storage.
+    pub fn commit(&mut self, arrival: Arrival) -> Committed {
         let records = self.journal.entry(arrival.thread).or_default();
         let committed = Committed { number: records.len() as Number + 1, arrival };
         records.push(committed.clone());

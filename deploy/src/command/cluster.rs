@@ -40,6 +40,8 @@ Each location is compiled with cargo when it is placed, so this needs the checko
 minute or two the first time, then seconds. The number of shards belongs to the directory: with another number, threads
 would be looked for where they are not, so it is refused. Ctrl-C ends all processes; what was acknowledged is on disk.")]
     Up(Up),
+    /// Write what it takes to run a gateway and shards as containers
+    Export(super::containers::Arguments),
 }
 
 #[derive(clap::Args)]
@@ -55,8 +57,10 @@ pub(crate) struct Up {
 }
 
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
-    let Command::Up(arguments) = command;
-    super::block_on(up(arguments))
+    match command {
+        Command::Up(arguments) => super::block_on(up(arguments)),
+        Command::Export(arguments) => super::containers::run(arguments),
+    }
 }
 
 async fn up(arguments: Up) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ pub(crate) mod backup;
 pub(crate) mod chat;
 mod client;
 pub(crate) mod cluster;
+pub(crate) mod containers;
 pub(crate) mod demo;
 pub(crate) mod demo_tools;
 pub(crate) mod doctor;

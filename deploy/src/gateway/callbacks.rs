@@ -59,6 +59,7 @@ pub(super) async fn post(
         Outcome::Taken(number) => (number, false),
         Outcome::Duplicate(number) => (number, true),
         Outcome::Refused(refusal) => return Err(Problem::refused(refusal)),
+        Outcome::Declined(declined) => return Err(Problem::declined(declined)),
     };
     Ok(Json(json!({
         "thread": thread.to_string(),

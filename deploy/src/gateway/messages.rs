@@ -163,6 +163,7 @@ pub(super) fn number(outcome: Outcome, id: &str) -> Result<(Number, bool), Probl
         Outcome::Taken(number) => Ok((number, false)),
         Outcome::Duplicate(number) => Ok((number, true)),
         Outcome::Refused(refusal) => Err(Problem::refused(refusal).of_input(id)),
+        Outcome::Declined(declined) => Err(Problem::declined(declined).of_input(id)),
     }
 }
 

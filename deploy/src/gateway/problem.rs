@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use slackwater_core::effect::Refusal;
+use slackwater_core::effect::{Declined, Refusal};
 
 /// What every `type` begins with.
 const TYPE_PREFIX: &str = "urn:slackwater:problem:";
@@ -167,6 +167,19 @@ impl Problem {
             )
             .in_field("choice"),
             Refusal::Damaged => Self::damaged("The records of this thread cannot be read."),
+        }
+    }
+
+    /// What an operator of this runtime did not let in.
+    pub(super) fn declined(declined: Declined) -> Self {
+        let problem =
+            |status, help: &str| Self::new(status, "declined", "It is not let in", declined.reason.clone(), help);
+        match declined.retry_after_ms {
+            Some(after_ms) => {
+                problem(StatusCode::TOO_MANY_REQUESTS, "Send it again after the time in Retry-After, with the same id.")
+                    .retry_after(u32::try_from(after_ms.div_ceil(1_000)).unwrap_or(u32::MAX))
+            }
+            None => problem(StatusCode::FORBIDDEN, "Ask whoever runs this server; it was not recorded."),
         }
     }
 

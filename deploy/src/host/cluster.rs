@@ -5,7 +5,8 @@
 //! concerns it goes there.
 
 use hydro_lang::prelude::*;
-use slackwater_core::flow::{Inputs, Outputs, agent_loop, route};
+use slackwater_core::flow::operator::{Operated, Operators, Place};
+use slackwater_core::flow::{Inputs, Outputs, Port, agent_loop, agent_loop_with, route};
 use slackwater_core::port::{FromGateway, FromJournal, FromModel, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
 use slackwater_core::record::Arrival;
 
@@ -17,8 +18,57 @@ pub struct Shard;
 
 /// Wires a gateway and so many shards.
 pub fn topology<'a>(gateway: &Process<'a, Gateway>, shards: &Cluster<'a, Shard>, count: u32) {
+    wire(gateway, shards, count, |inputs| (agent_loop(inputs), None));
+}
+
+/// The same with a user's operators at the seams of each shard's loop. Their answers go to the gateway, and their notes into
+/// a file of each shard.
+pub fn topology_with<'a>(
+    gateway: &Process<'a, Gateway>,
+    shards: &Cluster<'a, Shard>,
+    count: u32,
+    operators: &impl Operators,
+) {
+    wire(gateway, shards, count, |inputs| {
+        let Operated { outputs, answers, notes: [arrivals, prompts, calls, outputs_told] } =
+            agent_loop_with(inputs, operators);
+        let (none, to_notes) = shards.sidecar_bidi::<(), String, _>(q!(|| crate::sidecar::notes()));
+        none.for_each(q!(|()| {}));
+        to_notes.complete(arrivals.merge_unordered(prompts).merge_unordered(calls).merge_unordered(outputs_told));
+        (outputs, Some(answers))
+    });
+}
+
+/// What leaves a shard, and what its operators answer.
+type Left<'a> = (Outputs<Cluster<'a, Shard>>, Option<Port<ToGateway, Cluster<'a, Shard>>>);
+
+fn wire<'a>(
+    gateway: &Process<'a, Gateway>,
+    shards: &Cluster<'a, Shard>,
+    count: u32,
+    loop_of: impl FnOnce(Inputs<Cluster<'a, Shard>>) -> Left<'a>,
+) {
     let (requests, to_gateway) =
         gateway.sidecar_bidi::<FromGateway, ToGateway, _>(q!(move || crate::sidecar::gateway(count)));
+    let mut answers = None;
+    let (told, chunks) = shard(shards, route::to_shards(requests, shards, count), |inputs| {
+        let (outputs, more) = loop_of(inputs);
+        answers = more;
+        outputs
+    });
+    let told = route::to_gateway(told, gateway).merge_unordered(route::to_gateway(chunks, gateway));
+    match answers {
+        None => to_gateway.complete(told),
+        Some(answers) => to_gateway.complete(told.merge_unordered(route::to_gateway(answers, gateway))),
+    }
+}
+
+/// A shard with its adapters, whatever places it: what is asked of it in, what it tells and what it streams out.
+pub fn shard<'a, L: Place<'a>>(
+    shards: &L,
+    requests: Port<FromGateway, L>,
+    loop_of: impl FnOnce(Inputs<L>) -> Outputs<L>,
+) -> (Port<ToGateway, L>, Port<ToGateway, L>) {
     let (from_journal, to_journal) = shards.sidecar_bidi::<FromJournal, ToJournal, _>(q!(|| crate::sidecar::journal()));
     let (from_model, to_model) = shards.sidecar_bidi::<FromModel, ToModel, _>(q!(|| crate::sidecar::model()));
     let (from_tool, to_tool) = shards.sidecar_bidi::<Arrival, ToTool, _>(q!(|| crate::sidecar::tool()));
@@ -26,15 +76,14 @@ pub fn topology<'a>(gateway: &Process<'a, Gateway>, shards: &Cluster<'a, Shard>,
 
     let (from_posts, to_posts) = shards.sidecar_bidi::<Arrival, Arrival, _>(q!(|| crate::sidecar::posts()));
 
-    let Outputs { gateway: told, chunks, appends, journal, queries, model, tool, timer, posts } = agent_loop(Inputs {
-        gateway: route::to_shards(requests, shards, count),
+    let Outputs { gateway, chunks, appends, journal, queries, model, tool, timer, posts } = loop_of(Inputs {
+        gateway: requests,
         journal: from_journal,
         model: from_model,
         tool: from_tool,
         timer: from_timer,
         posts: from_posts,
     });
-
     to_journal.complete(
         journal
             .merge_unordered(appends.map(q!(|batch| ToJournal::Append(batch))))
@@ -44,7 +93,5 @@ pub fn topology<'a>(gateway: &Process<'a, Gateway>, shards: &Cluster<'a, Shard>,
     to_tool.complete(tool);
     to_timer.complete(timer);
     to_posts.complete(posts);
-    to_gateway.complete(told.send(gateway, TCP.fail_stop().bincode()).values().merge_unordered(
-        chunks.map(q!(|chunk| ToGateway::Chunk(chunk))).send(gateway, TCP.fail_stop().bincode()).values(),
-    ));
+    (gateway, chunks.map(q!(|chunk| ToGateway::Chunk(chunk))))
 }

@@ -1,8 +1,11 @@
 //! The hosts: where the flow runs, with the adapters around it.
 
 pub mod cluster;
+pub mod containers;
 #[cfg(stageleft_runtime)]
 pub mod embedded;
+#[cfg(stageleft_runtime)]
+pub mod launch;
 #[cfg(stageleft_runtime)]
 pub mod memory;
 #[cfg(stageleft_runtime)]

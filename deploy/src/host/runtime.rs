@@ -5,7 +5,7 @@
 //! on, and whoever waited is told; a broken invariant ends it.
 
 use super::TOOLS_READY_MS;
-use super::embedded::{self, Adapters, Shard};
+use super::embedded::{self, Adapters, Shard, Stopped};
 use super::memory::WARM_MAX_BYTES;
 use crate::capability::CapabilityKey;
 use crate::catalog::Catalog;
@@ -78,7 +78,11 @@ pub struct Builder {
     journal: Options,
     clock: Clock,
     warm_max_bytes: usize,
+    shard: Option<RunShard>,
 }
+
+/// Runs a flow of the user's own.
+type RunShard = Arc<dyn Fn(Adapters, Stopped) + Send + Sync>;
 
 impl Default for Builder {
     /// In memory, with the scripted stand-in for a model and no tools, on a free port of the loopback interface.
@@ -97,6 +101,7 @@ impl Default for Builder {
             journal: Options::default(),
             clock: Clock::system(),
             warm_max_bytes: WARM_MAX_BYTES,
+            shard: None,
         }
     }
 }
@@ -186,6 +191,13 @@ impl Builder {
         self
     }
 
+    /// The flow of a crate with operators of its own: the `run` that [`crate::operated_shard`] makes, with what becomes of
+    /// its notes.
+    pub fn shard(mut self, run: impl Fn(Adapters, Stopped) + Send + Sync + 'static) -> Self {
+        self.shard = Some(Arc::new(run));
+        self
+    }
+
     /// Starts it, and returns when it is ready.
     ///
     /// # Errors
@@ -244,7 +256,11 @@ impl Builder {
             timer: timer::start(&self.clock),
             warm_max_bytes: self.warm_max_bytes,
         };
-        let shard = embedded::start(adapters).map_err(RuntimeError::Thread)?;
+        let shard = match self.shard.clone() {
+            None => embedded::start(adapters),
+            Some(run) => embedded::start_with(adapters, move |adapters, stopped| run(adapters, stopped)),
+        };
+        let shard = shard.map_err(RuntimeError::Thread)?;
         Ok(Running { shard, journal, tools, troubles })
     }
 

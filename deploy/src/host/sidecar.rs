@@ -14,6 +14,7 @@ use crate::{gateway as gateways, model as models, timer as timers, tool as tools
 use slackwater_core::port::{FromGateway, FromModel, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
 use slackwater_core::record::Arrival;
 use std::fmt::Display;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -44,9 +45,7 @@ pub fn gateway(shards: u32) -> (FromAdapter<FromGateway>, ToAdapter<ToGateway>) 
 /// A shard's journal, in its directory.
 pub fn journal() -> (Remembering, ToAdapter<ToJournal>) {
     let settings = settings();
-    let shard = std::env::var(SHARD_VARIABLE).ok().and_then(|text| text.parse().ok());
-    let shard = or_exit(shard.ok_or_else(|| format!("{SHARD_VARIABLE} is not a number: the launcher sets it")));
-    let directory = shard_directory(&settings.directory, shard);
+    let directory = shard_directory(&settings.directory, shard_number());
     if !directory.is_dir() {
         exit(&format!(
             "{} is not there: the state of this shard is gone, or its disk is not mounted",
@@ -116,6 +115,22 @@ pub fn posts() -> (FromAdapter<Arrival>, ToAdapter<Arrival>) {
     loopback()
 }
 
+/// Where a shard's operators put their notes: a line each, in the cluster's directory. Written as they come and not synced.
+pub fn notes() -> (FromAdapter<()>, ToAdapter<String>) {
+    let path = settings().directory.join(format!("notes-{}.log", shard_number()));
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+    let mut file = or_exit(file.map_err(|error| format!("{}: {error}", path.display())));
+    let (from, to, mut inside) = ends::<(), String>();
+    tokio::task::spawn_blocking(move || {
+        // Kept for as long as it listens: the flow's side must not see an end.
+        let _silent = inside.send;
+        while let Some(line) = inside.receive.blocking_recv() {
+            or_exit(writeln!(file, "{line}").map_err(|error| format!("{}: {error}", path.display())));
+        }
+    });
+    (from, to)
+}
+
 /// What the sidecars of one process share.
 struct Process {
     catalog: Catalog,
@@ -127,6 +142,12 @@ impl Process {
         static THIS: OnceLock<Process> = OnceLock::new();
         THIS.get_or_init(|| Process { catalog: Catalog::default(), tools_ready: watch::Sender::new(false) })
     }
+}
+
+/// Which shard this location is.
+fn shard_number() -> u32 {
+    let shard = std::env::var(SHARD_VARIABLE).ok().and_then(|text| text.parse().ok());
+    or_exit(shard.ok_or_else(|| format!("{SHARD_VARIABLE} is not a number: the launcher sets it")))
 }
 
 /// The settings of the cluster, read once.

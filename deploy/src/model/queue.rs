@@ -82,6 +82,7 @@ impl Queue {
                 asked = receive.recv() => match asked {
                     Some(ToModel::Prompt(prompt)) => self.prompt(prompt),
                     Some(ToModel::Cut { thread, seen }) => self.cut((thread, seen)),
+                    Some(ToModel::Refuse(prompt, why)) => self.refuse(&prompt, why),
                     None => return,
                 },
                 Some(key) = self.running.next() => {
@@ -101,6 +102,12 @@ impl Queue {
         self.places.insert(key, Place::Waiting(self.arrived));
         self.waiting.insert(self.arrived, prompt);
         self.fill();
+    }
+
+    /// An operator of this runtime does not let the prompt through: that is its answer.
+    fn refuse(&self, prompt: &Prompt, message: String) {
+        let failure = Failure { seen: prompt.seen, class: FailureClass::Fatal, message, attempts: 0 };
+        self.ask.answer(prompt.thread, Record::Failure(failure));
     }
 
     fn cut(&mut self, key: Key) {

@@ -114,6 +114,16 @@ async fn a_prompt_is_answered_once_with_what_was_streamed() {
     nothing_more(&mut from, &to).await;
 }
 
+#[tokio::test]
+async fn a_prompt_that_an_operator_refuses_fails_for_its_reason() {
+    let (mut from, to) = started(Scripted::default_script(), quick());
+    to.put(ToModel::Refuse(prompt([user(1, "hello")]), "no money".into()));
+    let FromModel::Answer(arrival) = from.next().await.unwrap() else { panic!("it was asked all the same") };
+    let failure = failure(arrival.record);
+    assert_eq!((failure.class, failure.message.as_str(), failure.seen), (FailureClass::Fatal, "no money", 1));
+    nothing_more(&mut from, &to).await;
+}
+
 /// A model that says numbered words, one each time it is let.
 struct Paced {
     go: Arc<tokio::sync::Semaphore>,

@@ -38,6 +38,9 @@ impl World<'_> {
             ToWorld::Tool(ToTool::Close(thread)) => {
                 self.tell(|world| format!("    the tools are told that {} has closed", world.sim.name(thread)));
             }
+            ToWorld::Model(ToModel::Refuse(..)) | ToWorld::Tool(ToTool::Refuse(..)) => {
+                return broken("fan_out", "the join refused what only an operator refuses");
+            }
             ToWorld::Timer(ToTimer::Arm { thread, call, due }) => self.arm(thread, call, due),
             ToWorld::Timer(ToTimer::Disarm { thread, call }) => self.disarm(thread, call),
             ToWorld::Post(arrival) => self.fly(self.now_ms, false, Cargo::Record(arrival.thread, arrival.record)),

@@ -3,7 +3,7 @@
 //! In: dispatches, choices and cancellations. Out: one record for each dispatch or choice that was not cancelled. Always: so
 //! many at a time, the rest in order; the same one twice at a time is done once; a call that panics is answered all the same.
 
-use super::outbox::{Outbox, failed};
+use super::outbox::{Outbox, failed, refused};
 use slackwater_core::effect::{Dispatch, Respond};
 use slackwater_core::id::{CallId, Number, ThreadId};
 use slackwater_core::port::ToTool;
@@ -82,6 +82,7 @@ pub(super) async fn run<P, F, T>(
                     tell(ToTool::Cancel(dispatch));
                 }
                 Some(notice @ (ToTool::Close(_) | ToTool::Check(_))) => tell(notice),
+                Some(ToTool::Refuse(dispatch, why)) => outbox.put(dispatch.thread, refused(dispatch.call, why)),
             },
             Some(ended) = running.join_next_with_id() => {
                 let id = match &ended {

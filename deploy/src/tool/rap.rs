@@ -266,7 +266,7 @@ impl Caller {
             ToTool::Close(thread) => {
                 self.notify("close_thread", CloseThread { thread_id: thread.to_string() }, notices);
             }
-            ToTool::Dispatch(_) | ToTool::Respond(_) | ToTool::Check(_) => {
+            ToTool::Dispatch(_) | ToTool::Respond(_) | ToTool::Check(_) | ToTool::Refuse(..) => {
                 unreachable!("invariant: a lane does what is answered, and the checker asks")
             }
         }

@@ -63,6 +63,7 @@ impl Router {
                             let _ = lane.send(ToTool::Cancel(dispatch));
                         }
                     }
+                    Some(ToTool::Refuse(dispatch, why)) => self.outbox.put(dispatch.thread, refused(dispatch.call, why)),
                 },
                 () = self.changed.notified() => {
                     held = std::mem::take(&mut held).into_iter().filter_map(|job| self.route(job, patience)).collect();

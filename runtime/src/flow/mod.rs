@@ -5,7 +5,8 @@
 //!
 //! The steps in the order in which a record passes through them, one file each: [`arrive`], [`commit`], [`join`],
 //! [`fan_out`]. [`route`] says which shard of a cluster owns a thread, [`awake`] is the state that `join` keeps,
-//! and [`warm`] the part of it that rests.
+//! [`warm`] the part
+//! of it that rests, and [`operator`] is what a user's crate puts between the steps.
 
 use crate::id::Ticket;
 use crate::port::{Chunk, FromGateway, FromJournal, FromModel, Query, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
@@ -13,12 +14,14 @@ use crate::record::Arrival;
 use hydro_lang::live_collections::stream::{ExactlyOnce, TotalOrder};
 use hydro_lang::location::{Location, TopLevel};
 use hydro_lang::prelude::*;
+use operator::{Operated, Operators, Place};
 
 pub mod arrive;
 pub mod awake;
 pub mod commit;
 pub mod fan_out;
 pub mod join;
+pub mod operator;
 pub mod route;
 pub mod warm;
 
@@ -75,4 +78,24 @@ where
     let world = join::join(inputs.journal);
     let fan_out::FannedOut { gateway, journal, model, tool, timer, posts } = fan_out::fan_out(world);
     Outputs { gateway, chunks, appends, journal, queries, model, tool, timer, posts }
+}
+
+/// The agent loop of one shard with a user's operators at its seams.
+pub fn agent_loop_with<'a, L: Place<'a>>(inputs: Inputs<L>, operators: &impl Operators) -> Operated<L> {
+    let (messages, queries) = arrive::from_gateway(inputs.gateway);
+    let (completions, chunks) = arrive::from_model(inputs.model);
+    let arrivals = commit::gather(messages, completions, inputs.tool, inputs.timer, inputs.posts);
+    let arrivals = operators.on_arrival(arrivals);
+    let (taken, answers) = operator::judge(arrivals.on);
+    let appends = commit::batch(taken);
+    let world = join::join(inputs.journal);
+    let fan_out::FannedOut { gateway, journal, model, tool, timer, posts } = fan_out::fan_out(world);
+    let (model, tool, gateway) = (operators.on_prompt(model), operators.on_call(tool), operators.on_output(gateway));
+    let notes = [arrivals.notes, model.notes, tool.notes, gateway.notes].map(|seam| operator::notes(seam, &appends));
+    let (gateway, model, tool, chunks) = (gateway.on, model.on, tool.on, operators.on_chunk(chunks));
+    Operated {
+        outputs: Outputs { gateway, chunks, appends, journal, queries, model, tool, timer, posts },
+        answers,
+        notes,
+    }
 }

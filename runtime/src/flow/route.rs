@@ -1,10 +1,12 @@
-//! Route: what a gateway asks goes to the shard that owns the thread.
+//! Route: what a gateway asks goes to the shard that owns the thread, and what a shard tells goes to its gateway.
 //!
-//! In: the requests of a gateway. Out: the same, each at its shard. Always: a thread's requests keep their order; which shard
-//! owns a thread is said by [`crate::id::shard_of`] and by nothing else.
+//! In: the requests of gateways, and what shards tell. Out: the same, each where it belongs. Always: a thread's requests
+//! through one gateway keep their order; an answer goes to the gateway that was asked, an output to all, since a client may
+//! be at any; which shard owns a thread is said by [`crate::id::shard_of`] and by nothing else.
 
 use super::Port;
-use crate::port::FromGateway;
+use crate::port::{FromGateway, ToGateway};
+use hydro_lang::live_collections::stream::{ExactlyOnce, NoOrder};
 use hydro_lang::location::MemberId;
 use hydro_lang::prelude::*;
 
@@ -17,4 +19,28 @@ pub fn to_shards<'a, G: 'a, S: 'a>(
     requests
         .map(q!(move |request| (MemberId::from_raw_id(request.shard(count)), request)))
         .demux(shards, TCP.fail_stop().bincode())
+}
+
+/// What two gateways ask of the same shards.
+pub fn together<'a, S: 'a>(
+    one: Port<FromGateway, Cluster<'a, S>>,
+    other: Port<FromGateway, Cluster<'a, S>>,
+) -> Port<FromGateway, Cluster<'a, S>> {
+    one.merge_ordered(
+        other,
+        nondet!(/** which gateway is heard first is the world's choice, and the journal records it as the order */),
+    )
+}
+
+/// What of it is for the gateway with this number.
+pub fn of_gateway<'a, S: 'a>(told: Port<ToGateway, Cluster<'a, S>>, number: u32) -> Port<ToGateway, Cluster<'a, S>> {
+    told.filter(q!(move |told| told.is_for(number)))
+}
+
+/// Sends what the shards tell to a gateway. Each shard's order is kept.
+pub fn to_gateway<'a, G: 'a, S: 'a>(
+    told: Port<ToGateway, Cluster<'a, S>>,
+    gateway: &Process<'a, G>,
+) -> Stream<ToGateway, Process<'a, G>, Unbounded, NoOrder, ExactlyOnce> {
+    told.send(gateway, TCP.fail_stop().bincode()).values()
 }

@@ -34,7 +34,7 @@ impl Thread {
                 self.posts.insert(id, number);
                 None
             }
-            Outcome::Duplicate(_) => None,
+            Outcome::Duplicate(_) | Outcome::Declined(_) => None,
         };
         let record = Record::Delivered(Receipt { post: id, refused });
         step.effects.push(Effect::Post(Arrival { ticket: None, thread: id.from, at_ms: step.at_ms, record }));

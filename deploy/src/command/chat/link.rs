@@ -138,6 +138,7 @@ impl Link {
                 match runtime.shards().submit(self.address.thread, record).await.map_err(Failure::because)? {
                     Outcome::Taken(number) | Outcome::Duplicate(number) => number,
                     Outcome::Refused(why) => return Err(Failure::Failed(format!("the message was refused: {why:?}"))),
+                    Outcome::Declined(declined) => return Err(Failure::Failed(declined.reason)),
                 }
             }
             Reach::There { client, .. } => {
@@ -173,6 +174,9 @@ impl Link {
                 match runtime.shards().submit(self.address.thread, record).await.map_err(Failure::because)? {
                     Outcome::Taken(number) | Outcome::Duplicate(number) => Ok(number),
                     Outcome::Refused(why) => Err(Failure::Failed(format!("the answer was refused: {why:?}"))),
+                    Outcome::Declined(declined) => {
+                        Err(Failure::Failed(format!("the answer was not let in: {}", declined.reason)))
+                    }
                 }
             }
             Reach::There { client, .. } => {

@@ -35,6 +35,15 @@ async fn a_function_answers_and_its_type_is_its_schema() {
 }
 
 #[tokio::test]
+async fn what_an_operator_refuses_is_answered_and_not_done() {
+    let mut running = run(config(&[]), vec![add()]);
+    running.to.put(ToTool::Refuse(dispatch(1, "add", r#"{"a": 1, "b": 2}"#), "not here".to_owned()));
+    let result = running.result().await;
+    assert_eq!((text(&result), result.call, result.is_error), ("not here", id(1), true));
+    assert!(result.origin.is_runtime(), "{result:?}");
+}
+
+#[tokio::test]
 async fn what_fails_is_an_error_result_and_the_runtime_goes_on() {
     let broken = LocalTool::new("broken", "", |_: Nothing, context: CallContext| async move {
         assert_eq!(context.call.number, 0, "the tool is broken");

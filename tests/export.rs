@@ -1,0 +1,58 @@
+//! `slackwater cluster export --ecs`: what it writes, and what it refuses before it begins.
+//!
+//! In: command lines. Out: files, or words. Always: the whole export compiles Hydro's code for AWS, which takes minutes, so it is
+//! run only when it is asked for: `cargo test -p slackwater --test export -- --ignored`.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "a test that cannot go on should stop")]
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn export(arguments: &[&str], directory: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slackwater"));
+    command.args(["cluster", "export"]).args(arguments).arg("--output").arg(directory);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn what_cannot_be_exported_is_refused_with_the_mend() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("manifest.json"), "{}").unwrap();
+    for (arguments, status, said) in [
+        (vec!["--ecs"], 1, "is not empty; give another directory with --output"),
+        (vec![], 2, "--ecs"),
+        (vec!["--ecs", "--shards", "9"], 2, "1..=8"),
+        (vec!["--ecs", "--shards", "0"], 2, "1..=8"),
+    ] {
+        let output = export(&arguments, place.path());
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {words}");
+        assert!(words.contains(said), "{arguments:?}: {words}");
+    }
+}
+
+#[test]
+#[ignore = "compiles Hydro's code for AWS, which takes minutes"]
+fn an_export_has_a_program_and_an_image_for_each_location() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().join("ecs");
+    let output = export(&["--ecs", "--shards", "2"], &directory);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
+    let manifest: Value = serde_json::from_str(&read("manifest.json")).unwrap();
+    let processes = manifest["processes"].as_object().unwrap();
+    assert_eq!((processes.len(), manifest["clusters"].as_object().unwrap().len()), (3, 0));
+    let families: BTreeSet<&str> = processes.values().map(|one| one["task_family"].as_str().unwrap()).collect();
+    assert_eq!(families.len(), 3, "{families:?}");
+    for (name, process) in processes {
+        let image = read(&format!("{}.Dockerfile", name.rsplit("::").next().unwrap().to_lowercase()));
+        let program = process["build"]["bin_name"].as_str().unwrap();
+        assert!(image.contains(&format!("COPY bin/{program} ")), "{name}: {image}");
+        assert!(read("build.sh").contains(program));
+        let source = Path::new(process["build"]["project_dir"].as_str().unwrap()).join("examples");
+        assert!(source.join(format!("{program}.rs")).is_file(), "{name}: its program is not generated");
+    }
+    assert_eq!(manifest["processes"]["slackwater::host::cluster::Gateway"]["ports"]["exposed-7070"]["port"], 7070);
+}
