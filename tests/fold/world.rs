@@ -385,8 +385,11 @@ impl World {
         if matches!(record, Record::Asked(_)) && !self.questions.contains_key(&(at as Number + 1)) {
             return;
         }
-        if matches!(&record, Record::Compact(compact) if compact.why != CompactWhy::ByHand) {
-            // Whether a count is heard depends on what was summarized since.
+        // Whether a count is heard depends on what was summarized since; and a deadline that came while its call waited for an
+        // approval did nothing, and would now for the first time.
+        if matches!(&record, Record::Compact(compact) if compact.why != CompactWhy::ByHand)
+            || matches!(&record, Record::Deadline { call, .. } if !self.timers.contains_key(call))
+        {
             return;
         }
         let named = !matches!(
