@@ -97,12 +97,13 @@ async fn a_conversation_runs_through_gateway_and_shards() {
     assert!(took < Duration::from_secs(10), "{took:?}");
 
     // Both shards have their part, and together they have everything once.
+    let placement = slackwater::placement::Placement::even(1, 2, slackwater::placement::VIRTUAL_SHARDS);
     let mut found = 0;
     for shard in 0..2 {
-        let threads = records::read(&slackwater::sidecar::shard_directory(&settings.directory, shard)).await;
+        let threads = records::read(&slackwater::host::directory::shard_directory(&settings.directory, shard)).await;
         assert!(!threads.is_empty(), "shard {shard} has no threads");
         for (id, folded) in &threads {
-            assert_eq!(slackwater_core::id::shard_of(*id, 2), shard);
+            assert_eq!(placement.shard_of(*id), shard);
             let said = folded.turns();
             assert_eq!(said.len(), 3, "{said:?}");
             assert_eq!(said[0], "I look.");

@@ -1,7 +1,7 @@
 //! The cluster host: gateway and shards as processes that hydro_deploy places.
 //!
-//! In: a gateway's location and the shards'. Out: the same flow as in one process, its ports joined to sidecars and its
-//! channels to Hydro's network. Always: the adapters are those of the embedded host; a thread is at one shard, and all that
+//! In: a gateway's location and the shards' of one cell. Out: the same flow as in one process, its ports joined to sidecars and
+//! its channels to Hydro's network. Always: the adapters are those of the embedded host; a thread is at one shard, and all that
 //! concerns it goes there.
 
 use hydro_lang::prelude::*;
@@ -15,19 +15,18 @@ pub struct Gateway;
 /// Where threads live.
 pub struct Shard;
 
-/// Wires a gateway and so many shards.
-pub fn topology<'a>(gateway: &Process<'a, Gateway>, shards: &Cluster<'a, Shard>, count: u32) {
+/// Wires a cell: a gateway and its shards, as many as the cluster's member has. The code is the same for every cell.
+pub fn topology<'a>(gateway: &Process<'a, Gateway>, shards: &Cluster<'a, Shard>) {
     let (requests, to_gateway) =
-        gateway.sidecar_bidi::<FromGateway, ToGateway, _>(q!(move || crate::sidecar::gateway(count)));
+        gateway.sidecar_bidi::<(u32, FromGateway), ToGateway, _>(q!(|| crate::sidecar::gateway()));
     let (from_journal, to_journal) = shards.sidecar_bidi::<FromJournal, ToJournal, _>(q!(|| crate::sidecar::journal()));
     let (from_model, to_model) = shards.sidecar_bidi::<FromModel, ToModel, _>(q!(|| crate::sidecar::model()));
     let (from_tool, to_tool) = shards.sidecar_bidi::<Arrival, ToTool, _>(q!(|| crate::sidecar::tool()));
     let (from_timer, to_timer) = shards.sidecar_bidi::<Arrival, ToTimer, _>(q!(|| crate::sidecar::timer()));
-
     let (from_posts, to_posts) = shards.sidecar_bidi::<Arrival, Arrival, _>(q!(|| crate::sidecar::posts()));
 
     let Outputs { gateway: told, chunks, appends, journal, queries, model, tool, timer, posts } = agent_loop(Inputs {
-        gateway: route::to_shards(requests, shards, count),
+        gateway: route::to_placed(requests, shards),
         journal: from_journal,
         model: from_model,
         tool: from_tool,

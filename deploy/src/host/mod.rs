@@ -2,7 +2,11 @@
 
 pub mod cluster;
 #[cfg(stageleft_runtime)]
+pub mod directory;
+#[cfg(stageleft_runtime)]
 pub mod embedded;
+#[cfg(stageleft_runtime)]
+pub mod plan;
 #[cfg(stageleft_runtime)]
 pub mod runtime;
 #[cfg(stageleft_runtime)]

@@ -1,7 +1,7 @@
 //! Route: what a gateway asks goes to the shard that owns the thread.
 //!
 //! In: the requests of a gateway. Out: the same, each at its shard. Always: a thread's requests keep their order; which shard
-//! owns a thread is said by [`crate::id::shard_of`] and by nothing else.
+//! owns a thread is said by [`crate::id::shard_of`], or by whoever has placed the request already.
 
 use super::Port;
 use crate::port::FromGateway;
@@ -16,5 +16,15 @@ pub fn to_shards<'a, G: 'a, S: 'a>(
 ) -> Port<FromGateway, Cluster<'a, S>> {
     requests
         .map(q!(move |request| (MemberId::from_raw_id(request.shard(count)), request)))
+        .demux(shards, TCP.fail_stop().bincode())
+}
+
+/// Sends each request to the shard of its group that it was placed at.
+pub fn to_placed<'a, G: 'a, S: 'a>(
+    requests: Port<(u32, FromGateway), Process<'a, G>>,
+    shards: &Cluster<'a, S>,
+) -> Port<FromGateway, Cluster<'a, S>> {
+    requests
+        .map(q!(|(shard, request)| (MemberId::from_raw_id(shard), request)))
         .demux(shards, TCP.fail_stop().bincode())
 }
