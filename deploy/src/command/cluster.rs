@@ -7,6 +7,7 @@ mod file;
 mod hosts;
 mod look;
 mod prepare;
+mod rebalance;
 mod up;
 
 use super::Failure;
@@ -48,6 +49,28 @@ A cluster file:
     Down(Place),
     /// End one shard in order; its cell is started anew, and the others go on
     Restart(Restart),
+    /// Move threads to another number of cells and shards; ends the cluster before, if it runs
+    #[command(after_help = "\
+Examples:
+  slackwater cluster rebalance --cells 2 --shards 4
+  slackwater cluster up                        starts it again with what the directory says
+
+Each thread stays in its virtual shard; virtual shards move between shards, as few as can be. The shards that change are
+written anew beside the old ones, so this needs as much room again; the old ones are removed when the new ones are on stable
+storage and in their place. Broken off at any moment, the same command goes on with it.")]
+    Rebalance(Rebalance),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Rebalance {
+    #[command(flatten)]
+    place: Place,
+    /// How many cells [default: as many as there are]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
+    cells: Option<u32>,
+    /// How many shards each cell has [default: as many as there are]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
+    shards: Option<u32>,
 }
 
 /// Which cluster.
@@ -116,6 +139,10 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
             super::block_on(look::logs(directory, arguments.lines, arguments.follow))
         }
         Command::Down(place) => super::block_on(look::down(directory(&place)?)),
+        Command::Rebalance(arguments) => {
+            let directory = directory(&arguments.place)?;
+            super::block_on(rebalance::run(directory, arguments.cells, arguments.shards))
+        }
         Command::Restart(Restart { shard, directory }) => {
             let directory = directory.unwrap_or_else(|| slackwater::settings::DEFAULT_DIRECTORY.into());
             super::block_on(look::restart(directory, shard))

@@ -9,6 +9,7 @@
 //! | [`Shards`] | the handle that everything else uses; also the Rust API's and the command line's |
 //! | [`Subscription`] | one reader of one thread, without gap or repeat |
 //! | `server`, `guard`, `routes` | what every request meets, and the table of what can be asked |
+//! | `forward` | what is for a thread of another cell goes to its gateway |
 //! | `body`, `messages`, `threads`, `events`, `callbacks`, `health`, `status` | the handlers |
 //! | [`outputs`], [`name`], [`openapi`] | what clients see, how they address threads, and the description of it all |
 
@@ -17,6 +18,7 @@ mod buffer;
 mod callbacks;
 mod config;
 mod events;
+mod forward;
 mod guard;
 mod health;
 mod messages;

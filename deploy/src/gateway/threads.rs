@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use slackwater_core::port::{Query, Reply};
 use slackwater_core::record::{Origin, Record, Stop};
 
-const PAGE_LENGTH: usize = 50;
+/// How many threads one page has when nobody says.
+pub(super) const PAGE_LENGTH: usize = 50;
 const PAGE_LENGTH_MAX: usize = 100;
 
 pub(super) async fn list(

@@ -84,6 +84,9 @@ pub struct Manifest {
     /// Where they will be, while they are being moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moving_to: Option<Placement>,
+    /// Whether all that moves is on stable storage at its new place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub copied: bool,
     /// The shards that have run, in ascending order: their state must be there.
     pub known: Vec<u32>,
 }
@@ -136,7 +139,7 @@ impl Manifest {
     /// A new cluster's.
     pub fn new(placement: Placement) -> Self {
         let cluster = uuid::Uuid::new_v4().to_string();
-        Self { format: FORMAT, cluster, placement, moving_to: None, known: Vec::new() }
+        Self { format: FORMAT, cluster, placement, moving_to: None, copied: false, known: Vec::new() }
     }
 
     /// The one in a directory, if there is a cluster.

@@ -8,6 +8,8 @@ pub mod embedded;
 #[cfg(stageleft_runtime)]
 pub mod plan;
 #[cfg(stageleft_runtime)]
+pub mod rebalance;
+#[cfg(stageleft_runtime)]
 pub mod runtime;
 #[cfg(stageleft_runtime)]
 pub mod sidecar;

@@ -129,7 +129,7 @@ fn state(directory: &Path) -> Result<State, Failure> {
     })
 }
 
-fn nothing(directory: &Path) -> Failure {
+pub(super) fn nothing(directory: &Path) -> Failure {
     Failure::Failed(format!("there is no cluster in {}; name its directory with --directory", directory.display()))
 }
 
