@@ -21,6 +21,15 @@ impl Client {
         Self { http: reqwest::Client::builder().no_proxy().build().unwrap(), base }
     }
 
+    /// A client that says who it is.
+    pub fn with_key(base: String, key: &str) -> Self {
+        let mut headers = reqwest::header::HeaderMap::new();
+        headers.insert("authorization", format!("Bearer {key}").parse().unwrap());
+        let http = reqwest::Client::builder().no_proxy().default_headers(headers);
+        // Somebody who is cut off notices it.
+        Self { http: http.connect_timeout(Duration::from_secs(1)).build().unwrap(), base }
+    }
+
     /// Sends a message once. Nothing when nobody answered.
     pub async fn try_post(&self, thread: &str, id: &str, text: &str) -> Option<reqwest::Response> {
         let body = json!({"id": id, "text": text});
@@ -66,6 +75,26 @@ impl Client {
             }
             patience.again().await;
         }
+    }
+
+    /// What is at a path: the status and the body.
+    pub async fn get(&self, path: &str) -> (u16, Value) {
+        let answer =
+            self.http.get(format!("{}{path}", self.base)).timeout(Duration::from_secs(10)).send().await.unwrap();
+        (answer.status().as_u16(), answer.json().await.unwrap_or_default())
+    }
+
+    /// All threads, as far as one page goes; nothing when nobody answered.
+    pub async fn list(&self) -> Option<Vec<Value>> {
+        let url = format!("{}/v1/threads?limit=100", self.base);
+        let answer = self.http.get(url).timeout(Duration::from_secs(10)).send().await.ok()?;
+        answer.json::<Value>().await.ok()?["threads"].as_array().cloned()
+    }
+
+    /// Stops what a thread is doing; says the status.
+    pub async fn stop(&self, thread: &str) -> u16 {
+        let url = format!("{}/v1/threads/{thread}/stop", self.base);
+        self.http.post(url).timeout(Duration::from_secs(20)).send().await.unwrap().status().as_u16()
     }
 
     /// Waits until one of a thread's waits is like this.

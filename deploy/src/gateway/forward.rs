@@ -26,6 +26,9 @@ const FROM_CELL: &str = "x-slackwater-from-cell";
 /// How long another gateway may take to accept a connection.
 const CONNECT_MS_MAX: u64 = 1_000;
 
+/// How long nothing of what was sent may be acknowledged by the other machine: then it is cut off.
+const CUT_OFF_MS: u64 = 3_000;
+
 /// What is about one connection and not about the request (RFC 9110, section 7.6.1), or was checked here already.
 const NOT_PASSED_ON: [HeaderName; 8] = [
     header::CONNECTION,
@@ -48,6 +51,7 @@ impl Peers {
     pub(super) fn new(cell: Option<&Cell>) -> Option<Self> {
         let cell = cell.filter(|cell| cell.placement.cells > 1)?.clone();
         let client = reqwest::Client::builder().no_proxy().connect_timeout(Duration::from_millis(CONNECT_MS_MAX));
+        let client = client.tcp_user_timeout(Duration::from_millis(CUT_OFF_MS));
         let client = client.redirect(reqwest::redirect::Policy::none()).build();
         Some(Self { cell, client: client.expect("invariant: these settings of a client go together") })
     }
