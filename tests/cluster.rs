@@ -23,29 +23,27 @@ use kills::server_process::{Server, Settings};
 use kills::{Patience, records, within};
 use kills::{client, rap_server};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const THREADS: usize = 9;
 const SHARDS: u32 = 3;
 
 /// A first launch compiles the locations; that is not what is tested.
-const LAUNCHES_MAX: usize = 25;
+const LAUNCH_MAX: Duration = Duration::from_secs(1_800);
 
 async fn launch(settings: &Settings, command: &mut Command, gateways: &[Client]) -> Server {
     let mut server = Server::start_command(settings, command);
-    for _ in 0..LAUNCHES_MAX {
-        let patience = Patience::until("a part of the launch is over");
-        for _ in 0..1_000 {
-            let mut ready = true;
-            for gateway in gateways {
-                ready &= gateway.readiness().await.is_some_and(|(status, _)| status == 200);
-            }
-            if ready {
-                return server;
-            }
-            assert!(server.is_running(), "the cluster has ended:\n{}", settings.log());
-            patience.again().await;
+    let begun = Instant::now();
+    while begun.elapsed() < LAUNCH_MAX {
+        let mut ready = true;
+        for gateway in gateways {
+            ready &= gateway.readiness().await.is_some_and(|(status, _)| status == 200);
         }
+        if ready {
+            return server;
+        }
+        assert!(server.is_running(), "the cluster has ended:\n{}", settings.log());
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("the cluster is not ready:\n{}", settings.log());
 }

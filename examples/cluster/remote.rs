@@ -26,6 +26,9 @@ pub(crate) async fn copy(
     binary: &BuildOutput,
     libraries: &[PathBuf],
 ) -> anyhow::Result<()> {
+    // The locations of a cell share libraries: the second one finds them there.
+    static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    let _mine = ONE_AT_A_TIME.lock().await;
     let (program, there) = place(machine, binary);
     let mut files = vec![(binary.bin_path.clone(), program)];
     for library in needed(&binary.bin_path, libraries).await? {

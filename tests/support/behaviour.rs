@@ -96,10 +96,15 @@ async fn a_stop_is_heard(client: &Client, tools: &RapServer, name: &str) {
     client.post(name, "one", &text).await;
     client.waits_on(name, |wait| wait["on"] == "call").await;
     assert_eq!(client.stop(name).await, 201);
-    client.idle(name).await;
+    within("the thread has stopped", async || {
+        let standing = client.standing(name).await?;
+        (standing["state"] == "idle").then_some(())
+    })
+    .await;
     let id = work_about(tools, &text).await;
     assert_eq!(tools.answer(&id).await, 200, "nothing_is_dropped_silently: a late result is an event");
-    client.idle(name).await;
+    client.post(name, "two", "hello").await;
+    follow(client, name, "You said: hello").await;
 }
 
 async fn what_is_not_there_is_told(client: &Client, word: &str) {

@@ -65,7 +65,8 @@ impl Client {
 
     /// Waits until a thread has nothing more to do for its user.
     pub async fn idle(&self, thread: &str) -> Value {
-        let patience = super::Patience::until("the thread is idle");
+        let what = format!("{thread} is idle");
+        let patience = super::Patience::until(&what);
         loop {
             if let Some(standing) = self.standing(thread).await
                 && standing["state"] == "idle"
