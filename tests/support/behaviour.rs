@@ -104,7 +104,8 @@ async fn a_stop_is_heard(client: &Client, tools: &RapServer, name: &str) {
     let id = work_about(tools, &text).await;
     assert_eq!(tools.answer(&id).await, 200, "nothing_is_dropped_silently: a late result is an event");
     client.post(name, "two", "hello").await;
-    follow(client, name, "You said: hello").await;
+    follow(client, name, "The result: Cancelled").await;
+    client.idle(name).await;
 }
 
 async fn what_is_not_there_is_told(client: &Client, word: &str) {
