@@ -120,7 +120,7 @@ async fn nothing_acknowledged_is_lost_in_a_storm_over_two_cells() {
     let (status, _) = server.terminate();
     assert!(status.success(), "{}", settings.log());
 
-    let acknowledged = told.acknowledged.lock().unwrap();
+    let acknowledged = std::mem::take(&mut *told.acknowledged.lock().unwrap());
     let mut found = BTreeMap::new();
     for shard in 0..CELLS * SHARDS {
         for (id, folded) in

@@ -57,10 +57,13 @@ pub(super) async fn logs(directory: PathBuf, lines: usize, follow: bool) -> Resu
     let said = String::from_utf8_lossy(&text).into_owned();
     let all: Vec<&str> = said.lines().collect();
     all[all.len().saturating_sub(lines)..].iter().for_each(|line| output::line(*line));
+    if !follow {
+        return Ok(());
+    }
     let mut signals = Signals::new()?;
-    while follow {
+    loop {
         tokio::select! {
-            () = signals.next() => break,
+            () = signals.next() => return Ok(()),
             () = tokio::time::sleep(Duration::from_millis(LOOK_MS)) => {}
         }
         // A start begins the file anew.
@@ -71,7 +74,6 @@ pub(super) async fn logs(directory: PathBuf, lines: usize, follow: bool) -> Resu
         file.read_to_end(&mut text).map_err(named)?;
         output::text(String::from_utf8_lossy(&text));
     }
-    Ok(())
 }
 
 pub(super) async fn down(directory: PathBuf) -> Result<(), Failure> {
