@@ -115,6 +115,10 @@ pub fn start_on(
     let address = listener.local_addr().map_err(failed)?;
     check_exposure(&guard, address)?;
     listener.set_nonblocking(true).map_err(failed)?;
+    // After a restart all clients come at once. Those for whom there is no room in the queue would try again only after seconds,
+    // and twice as late each time; the system shortens it to what it allows.
+    let waiting_max = i32::try_from(config.limits.connections_max).unwrap_or(i32::MAX);
+    rustix::net::listen(&listener, waiting_max).map_err(|error| failed(error.into()))?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
 
     let base_url = base_url(&config, address);
