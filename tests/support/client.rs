@@ -39,6 +39,8 @@ impl Client {
 
     /// Sends a message until it is acknowledged; says its number.
     pub async fn post(&self, thread: &str, id: &str, text: &str) -> u64 {
+        // Many who all try again at once would only keep each other waiting.
+        let mut pause_ms = 20;
         loop {
             if let Some(answer) = self.try_post(thread, id, text).await {
                 let status = answer.status().as_u16();
@@ -52,7 +54,8 @@ impl Client {
                     (status, Ok(body)) => panic!("a good message was refused with {status}: {body}"),
                 }
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            pause_ms = (pause_ms * 2).min(500);
         }
     }
 
