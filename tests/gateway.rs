@@ -12,6 +12,8 @@ mod callbacks;
 mod description;
 #[path = "gateway/eventsource.rs"]
 mod eventsource;
+#[path = "gateway/forward.rs"]
+mod forward;
 #[path = "gateway/origin.rs"]
 mod origin;
 #[path = "support/peers.rs"]

@@ -48,6 +48,8 @@ pub mod journal;
 #[cfg(stageleft_runtime)]
 pub mod model;
 #[cfg(stageleft_runtime)]
+pub mod placement;
+#[cfg(stageleft_runtime)]
 pub mod port;
 #[cfg(stageleft_runtime)]
 pub mod settings;

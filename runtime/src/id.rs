@@ -199,6 +199,16 @@ pub fn shard_of(thread: ThreadId, shards: u32) -> u32 {
     (0..shards).max_by_key(|&shard| weight(thread, shard)).expect("invariant: a cluster has a shard")
 }
 
+/// The virtual shard of a thread, of so many, counted from 0: the same everywhere and for ever. A cluster keeps their number
+/// and says by a table which process has which of them. As in [`shard_of`], a tree has one.
+///
+/// # Panics
+/// When there are no virtual shards.
+pub fn virtual_shard_of(thread: ThreadId, virtual_shards: u32) -> u32 {
+    let tree = thread.as_bytes()[..8].iter().fold(FNV_BASIS, fnv);
+    (mix(tree) % u64::from(virtual_shards)) as u32
+}
+
 /// The weight of a shard for a tree: FNV-1a over both, mixed, since FNV alone mixes its last bytes too little.
 fn weight(thread: ThreadId, shard: u32) -> u64 {
     let tree = thread.as_bytes()[..8].iter().fold(FNV_BASIS, fnv);
@@ -220,6 +230,7 @@ fn mix(hash: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
     use super::*;
 
     #[test]
@@ -262,6 +273,16 @@ mod tests {
     }
 
     #[test]
+    fn threads_are_spread_evenly_over_virtual_shards() {
+        let mut owned = [0_u32; 8];
+        threads().for_each(|thread| owned[virtual_shard_of(thread, 8) as usize] += 1);
+        assert!(owned.iter().all(|&count| (1_100..1_400).contains(&count)), "{owned:?}");
+        // Changing this loses the threads of every cluster that there is.
+        let demo: ThreadId = "812c0a6d-7438-8772-b551-c7e779b9a354".parse().unwrap();
+        assert_eq!(virtual_shard_of(demo, 256), 134);
+    }
+
+    #[test]
     fn a_new_shard_takes_threads_and_moves_no_others() {
         for thread in threads() {
             let (before, after) = (shard_of(thread, 4), shard_of(thread, 5));
@@ -283,6 +304,7 @@ mod tests {
         assert_eq!(child, root.child(call(2, 0)), "the same call makes the same child");
         assert!((2..20_002).all(|number| names.insert(child.child(call(number, 0)))));
         assert!(names.iter().all(|name| shard_of(*name, 7) == shard_of(root, 7)));
+        assert!(names.iter().all(|name| virtual_shard_of(*name, 256) == virtual_shard_of(root, 256)));
         assert!(names.iter().all(|name| name.to_string().parse() == Ok(*name)));
         assert!(names.iter().filter(|name| **name != root).all(|name| name.as_bytes()[8] >> 6 == 2));
     }

@@ -345,12 +345,17 @@ impl FromGateway {
 
     /// The shard that it is for, of so many.
     pub fn shard(&self, shards: u32) -> u32 {
+        self.shard_by(|thread| shard_of(thread, shards))
+    }
+
+    /// The shard that it is for, where this says which one a thread is at.
+    pub fn shard_by(&self, at: impl FnOnce(ThreadId) -> u32) -> u32 {
         let thread = match self {
             FromGateway::Submit(arrival) => Some(arrival.thread),
             FromGateway::Query(_, Query::Threads { shard, .. }) => return *shard,
             FromGateway::Query(_, query) => query.thread(),
         };
-        thread.map_or(0, |thread| shard_of(thread, shards))
+        thread.map_or(0, at)
     }
 
     /// The question, if it is one.

@@ -126,7 +126,7 @@ fn a_stopped_servers_directory_says_the_same_as_the_server_did() {
         assert_eq!(&json_of(&place, arguments), before, "{arguments:?}");
     }
     // The directory of a cluster has one journal a shard.
-    let shard = slackwater::sidecar::shard_directory(&place.path("cluster"), 0);
+    let shard = slackwater::host::directory::shard_directory(&place.path("cluster"), 0);
     std::fs::create_dir_all(shard.parent().unwrap()).unwrap();
     std::fs::rename(place.path("data"), &shard).unwrap();
     let of_cluster: Value =

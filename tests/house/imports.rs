@@ -32,7 +32,7 @@ pub(crate) enum Place {
     Flow,
     /// An adapter, by its name.
     Adapter(String),
-    /// What the adapters share: `port`, `catalog`, `capability`, `clock`.
+    /// What the adapters share: `port`, `catalog`, `capability`, `clock`, `placement`.
     Seam,
     /// Hosts, and what stands above them: they put the parts together.
     Free,
@@ -47,7 +47,7 @@ pub(crate) fn place(module: &[String]) -> Place {
         ["slackwater_core", "thread" | "tools", ..] => Place::Fold,
         ["slackwater_core", "flow", ..] => Place::Flow,
         ["slackwater", adapter, ..] if ADAPTERS.contains(&adapter) => Place::Adapter(adapter.to_owned()),
-        ["slackwater", "port" | "catalog" | "capability" | "clock"] => Place::Seam,
+        ["slackwater", "port" | "catalog" | "capability" | "clock" | "placement"] => Place::Seam,
         _ => Place::Free,
     }
 }

@@ -21,6 +21,15 @@ impl Client {
         Self { http: reqwest::Client::builder().no_proxy().build().unwrap(), base }
     }
 
+    /// A client that says who it is.
+    pub fn with_key(base: String, key: &str) -> Self {
+        let mut headers = reqwest::header::HeaderMap::new();
+        headers.insert("authorization", format!("Bearer {key}").parse().unwrap());
+        let http = reqwest::Client::builder().no_proxy().default_headers(headers);
+        // Somebody who is cut off notices it.
+        Self { http: http.connect_timeout(Duration::from_secs(1)).build().unwrap(), base }
+    }
+
     /// Sends a message once. Nothing when nobody answered.
     pub async fn try_post(&self, thread: &str, id: &str, text: &str) -> Option<reqwest::Response> {
         let body = json!({"id": id, "text": text});
@@ -30,6 +39,8 @@ impl Client {
 
     /// Sends a message until it is acknowledged; says its number.
     pub async fn post(&self, thread: &str, id: &str, text: &str) -> u64 {
+        // Many who all try again at once would only keep each other waiting.
+        let mut pause_ms = 20;
         loop {
             if let Some(answer) = self.try_post(thread, id, text).await {
                 let status = answer.status().as_u16();
@@ -43,7 +54,8 @@ impl Client {
                     (status, Ok(body)) => panic!("a good message was refused with {status}: {body}"),
                 }
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            pause_ms = (pause_ms * 2).min(500);
         }
     }
 
@@ -73,7 +85,8 @@ impl Client {
 
     /// Waits until a thread has nothing more to do for its user.
     pub async fn idle(&self, thread: &str) -> Value {
-        let patience = super::Patience::until("the thread is idle");
+        let what = format!("{thread} is idle");
+        let patience = super::Patience::until(&what);
         loop {
             if let Some(standing) = self.standing(thread).await
                 && standing["state"] == "idle"
@@ -83,6 +96,26 @@ impl Client {
             }
             patience.again().await;
         }
+    }
+
+    /// What is at a path: the status and the body.
+    pub async fn get(&self, path: &str) -> (u16, Value) {
+        let answer =
+            self.http.get(format!("{}{path}", self.base)).timeout(Duration::from_secs(10)).send().await.unwrap();
+        (answer.status().as_u16(), answer.json().await.unwrap_or_default())
+    }
+
+    /// All threads, as far as one page goes; nothing when nobody answered.
+    pub async fn list(&self) -> Option<Vec<Value>> {
+        let url = format!("{}/v1/threads?limit=100", self.base);
+        let answer = self.http.get(url).timeout(Duration::from_secs(10)).send().await.ok()?;
+        answer.json::<Value>().await.ok()?["threads"].as_array().cloned()
+    }
+
+    /// Stops what a thread is doing; says the status.
+    pub async fn stop(&self, thread: &str) -> u16 {
+        let url = format!("{}/v1/threads/{thread}/stop", self.base);
+        self.http.post(url).timeout(Duration::from_secs(20)).send().await.unwrap().status().as_u16()
     }
 
     /// Waits until one of a thread's waits is like this.

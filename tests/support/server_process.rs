@@ -59,8 +59,13 @@ impl Settings {
     }
 
     /// The command of a cluster with these settings.
-    pub fn cluster_command(&self, shards: u32) -> Command {
-        self.command_of(&["cluster", "up", "--shards", &shards.to_string()])
+    pub fn cells_command(&self, cells: u32, shards: u32) -> Command {
+        self.command_of(&["cluster", "up", "--cells", &cells.to_string(), "--shards", &shards.to_string()])
+    }
+
+    /// Where the gateway of a cell is.
+    pub fn cell_url(&self, cell: u16) -> String {
+        format!("http://127.0.0.1:{}", self.port + cell)
     }
 
     fn command_of(&self, command_line: &[&str]) -> Command {

@@ -94,7 +94,7 @@ impl Where {
 /// The journals in a directory: its own, or those of a cluster's shards.
 fn open(directory: &Path) -> Result<Vec<Still>, JournalError> {
     let shards: Vec<_> = (0..)
-        .map(|shard| slackwater::sidecar::shard_directory(directory, shard))
+        .map(|shard| slackwater::host::directory::shard_directory(directory, shard))
         .take_while(|shard| shard.is_dir())
         .collect();
     if shards.is_empty() {

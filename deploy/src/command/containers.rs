@@ -7,7 +7,7 @@ use super::Failure;
 use crate::output;
 use serde::Deserialize;
 use slackwater::host::containers::SHARDS_MAX;
-use slackwater::sidecar::{SETTINGS_VARIABLE, SHARD_VARIABLE};
+use slackwater::sidecar::{SETTINGS_VARIABLE, SHARD_VARIABLE, SHARDS_VARIABLE};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     ];
     for (name, process) in &manifest.processes {
         let name = name.rsplit("::").next().unwrap_or(name).to_lowercase();
-        files.push((format!("{name}.Dockerfile"), dockerfile(&name, process)));
+        files.push((format!("{name}.Dockerfile"), dockerfile(&name, process, shards)));
     }
     for (name, text) in files {
         std::fs::write(directory.join(name), text).map_err(named)?;
@@ -148,7 +148,7 @@ fn build_script(manifest: &Manifest) -> String {
 }
 
 /// The image of a location.
-fn dockerfile(name: &str, process: &Process) -> String {
+fn dockerfile(name: &str, process: &Process, shards: u32) -> String {
     let Process { build, task_family } = process;
     let program = &build.bin_name;
     let debian = debian();
@@ -168,7 +168,8 @@ RUN apt-get update \
     && install --directory --owner=slackwater {STATE}
 COPY bin/{program} /usr/local/bin/location
 COPY cluster.toml /etc/slackwater/cluster.toml
-ENV {SETTINGS_VARIABLE}=/etc/slackwater/cluster.toml{number}
+ENV {SETTINGS_VARIABLE}=/etc/slackwater/cluster.toml \
+    {SHARDS_VARIABLE}={shards}{number}
 USER 10001
 VOLUME {STATE}
 {port}STOPSIGNAL SIGTERM
@@ -210,7 +211,11 @@ mod tests {
 
     fn dockerfiles() -> Vec<String> {
         let manifest: Manifest = serde_json::from_str(MANIFEST).unwrap();
-        ["gateway", "shard1"].iter().zip(manifest.processes.values()).map(|(name, one)| dockerfile(name, one)).collect()
+        ["gateway", "shard1"]
+            .iter()
+            .zip(manifest.processes.values())
+            .map(|(name, one)| dockerfile(name, one, 2))
+            .collect()
     }
 
     #[test]

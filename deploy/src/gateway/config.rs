@@ -3,6 +3,7 @@
 //! In: a table of a configuration file. Out: [`Config`]. Always: every bound has a default and its unit in its name; a
 //! field that is not known is an error.
 
+use crate::placement::Cell;
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -25,6 +26,9 @@ pub struct Config {
     pub gateway: u32,
     /// How many shards there are.
     pub shards: u32,
+    /// What this gateway's cell knows of its cluster, if it is in one.
+    #[serde(skip)]
+    pub cell: Option<Cell>,
     /// The bounds.
     pub limits: Limits,
 }
@@ -74,6 +78,7 @@ impl Default for Config {
             allowed_origins: Vec::new(),
             gateway: 0,
             shards: 1,
+            cell: None,
             limits: Limits::default(),
         }
     }

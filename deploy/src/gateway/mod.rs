@@ -9,6 +9,7 @@
 //! | [`Shards`] | the handle that everything else uses; also the Rust API's and the command line's |
 //! | [`Subscription`] | one reader of one thread, without gap or repeat |
 //! | `server`, `guard`, `routes` | what every request meets, and the table of what can be asked |
+//! | `forward` | what is for a thread of another cell goes to its gateway |
 //! | `body`, `messages`, `answers`, `threads`, `events`, `callbacks`, `health`, `status` | the handlers |
 //! | [`outputs`], [`why`], [`view`] | what clients see |
 //! | [`name`], [`openapi`] | how they address threads, and the description of it all |
@@ -19,6 +20,7 @@ mod buffer;
 mod callbacks;
 mod config;
 mod events;
+mod forward;
 mod guard;
 mod health;
 mod messages;
@@ -117,6 +119,10 @@ pub fn start_on(
     let address = listener.local_addr().map_err(failed)?;
     check_exposure(&guard, address)?;
     listener.set_nonblocking(true).map_err(failed)?;
+    // After a restart all clients come at once. Those for whom there is no room in the queue would try again only after seconds,
+    // and twice as late each time; the system shortens it to what it allows.
+    let waiting_max = i32::try_from(config.limits.connections_max).unwrap_or(i32::MAX);
+    rustix::net::listen(&listener, waiting_max).map_err(|error| failed(error.into()))?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
 
     let base_url = base_url(&config, address);

@@ -5,6 +5,7 @@
 
 use super::body::{BYTES_PER_PERMIT, Fields};
 use super::config::{Config, Limits};
+use super::forward::{self, Peers};
 use super::guard::{self, Guard};
 use super::name::{self, Address};
 use super::pace::Pace;
@@ -40,6 +41,8 @@ pub(super) struct App {
     pub(super) guard: Guard,
     /// The bytes of all bodies that are being worked on.
     pub(super) bodies: Arc<Semaphore>,
+    /// The gateways of the other cells, if there are any.
+    pub(super) peers: Option<Peers>,
     /// How fast events come.
     pub(super) pace: Pace,
     /// Since when it runs.
@@ -52,7 +55,8 @@ impl App {
     pub(super) fn new(shards: Shards, key: CapabilityKey, config: Config, guard: Guard) -> Self {
         let bodies = Arc::new(Semaphore::new(config.limits.bodies_bytes_max.div_ceil(BYTES_PER_PERMIT)));
         let pace = Pace::new(config.limits.events_per_minute_max);
-        Self { shards, key, config, guard, bodies, pace, started: std::time::Instant::now() }
+        let peers = Peers::new(config.cell.as_ref());
+        Self { shards, key, config, guard, bodies, peers, pace, started: std::time::Instant::now() }
     }
 }
 
@@ -72,6 +76,7 @@ pub(super) fn router(app: AppState) -> Router {
     router
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(app.clone(), forward::to_owner))
         .layer(middleware::from_fn_with_state(app.clone(), guard::check_site))
         .with_state(app)
 }

@@ -18,7 +18,8 @@ use slackwater_core::id::InputId;
 use slackwater_core::port::{Query, Reply};
 use slackwater_core::record::{Compact, CompactWhy, Origin, Record, Stop};
 
-const PAGE_LENGTH: usize = 50;
+/// How many threads one page has when nobody says.
+pub(super) const PAGE_LENGTH: usize = 50;
 const PAGE_LENGTH_MAX: usize = 100;
 
 pub(super) async fn list(

@@ -1,7 +1,7 @@
 //! The cluster host: gateway and shards as processes that hydro_deploy places.
 //!
-//! In: a gateway's location and the shards'. Out: the same flow as in one process, its ports joined to sidecars and its
-//! channels to Hydro's network. Always: the adapters are those of the embedded host; a thread is at one shard, and all that
+//! In: a gateway's location and the shards' of one cell. Out: the same flow as in one process, its ports joined to sidecars and
+//! its channels to Hydro's network. Always: the adapters are those of the embedded host; a thread is at one shard, and all that
 //! concerns it goes there.
 
 use hydro_lang::prelude::*;
@@ -16,20 +16,15 @@ pub struct Gateway;
 /// Where threads live.
 pub struct Shard;
 
-/// Wires a gateway and so many shards.
-pub fn topology<'a>(gateway: &Process<'a, Gateway>, shards: &Cluster<'a, Shard>, count: u32) {
-    wire(gateway, shards, count, |inputs| (agent_loop(inputs), None));
+/// Wires a cell: a gateway and its shards, as many as the cluster's member has. The code is the same for every cell.
+pub fn topology<'a>(gateway: &Process<'a, Gateway>, shards: &Cluster<'a, Shard>) {
+    wire(gateway, shards, |inputs| (agent_loop(inputs), None));
 }
 
 /// The same with a user's operators at the seams of each shard's loop. Their answers go to the gateway, and their notes into
 /// a file of each shard.
-pub fn topology_with<'a>(
-    gateway: &Process<'a, Gateway>,
-    shards: &Cluster<'a, Shard>,
-    count: u32,
-    operators: &impl Operators,
-) {
-    wire(gateway, shards, count, |inputs| {
+pub fn topology_with<'a>(gateway: &Process<'a, Gateway>, shards: &Cluster<'a, Shard>, operators: &impl Operators) {
+    wire(gateway, shards, |inputs| {
         let Operated { outputs, answers, notes: [arrivals, prompts, calls, outputs_told] } =
             agent_loop_with(inputs, operators);
         let (none, to_notes) = shards.sidecar_bidi::<(), String, _>(q!(|| crate::sidecar::notes()));
@@ -45,13 +40,12 @@ type Left<'a> = (Outputs<Cluster<'a, Shard>>, Option<Port<ToGateway, Cluster<'a,
 fn wire<'a>(
     gateway: &Process<'a, Gateway>,
     shards: &Cluster<'a, Shard>,
-    count: u32,
     loop_of: impl FnOnce(Inputs<Cluster<'a, Shard>>) -> Left<'a>,
 ) {
     let (requests, to_gateway) =
-        gateway.sidecar_bidi::<FromGateway, ToGateway, _>(q!(move || crate::sidecar::gateway(count)));
+        gateway.sidecar_bidi::<(u32, FromGateway), ToGateway, _>(q!(|| crate::sidecar::gateway()));
     let mut answers = None;
-    let (told, chunks) = shard(shards, route::to_shards(requests, shards, count), |inputs| {
+    let (told, chunks) = shard(shards, route::to_placed(requests, shards), |inputs| {
         let (outputs, more) = loop_of(inputs);
         answers = more;
         outputs
@@ -73,7 +67,6 @@ pub fn shard<'a, L: Place<'a>>(
     let (from_model, to_model) = shards.sidecar_bidi::<FromModel, ToModel, _>(q!(|| crate::sidecar::model()));
     let (from_tool, to_tool) = shards.sidecar_bidi::<Arrival, ToTool, _>(q!(|| crate::sidecar::tool()));
     let (from_timer, to_timer) = shards.sidecar_bidi::<Arrival, ToTimer, _>(q!(|| crate::sidecar::timer()));
-
     let (from_posts, to_posts) = shards.sidecar_bidi::<Arrival, Arrival, _>(q!(|| crate::sidecar::posts()));
 
     let Outputs { gateway, chunks, appends, journal, queries, model, tool, timer, posts } = loop_of(Inputs {

@@ -9,7 +9,7 @@
 use super::cluster::{Gateway, shard};
 use hydro_lang::live_collections::stream::{ExactlyOnce, NoOrder};
 use hydro_lang::prelude::*;
-use slackwater_core::flow::{Port, agent_loop};
+use slackwater_core::flow::{Port, agent_loop, route};
 use slackwater_core::port::{FromGateway, ToGateway};
 
 /// How many shards such a cluster has at most.
@@ -31,11 +31,10 @@ macro_rules! shards {
             flow: &mut FlowBuilder<'a>,
             number: u32,
             gateway: &Process<'a, Gateway>,
-            requests: Port<FromGateway, Process<'a, Gateway>>,
-            count: u32,
+            requests: Port<(u32, FromGateway), Process<'a, Gateway>>,
         ) -> Told<'a> {
             match number {
-                $($number => join(&flow.process::<$shard>(), number, gateway, requests, count),)*
+                $($number => join(&flow.process::<$shard>(), number, gateway, requests),)*
                 _ => panic!("invariant: a cluster of containers has at most {SHARDS_MAX} shards"),
             }
         }
@@ -52,8 +51,8 @@ pub fn topology<'a>(flow: &mut FlowBuilder<'a>, count: u32) -> Process<'a, Gatew
     assert!((1..=SHARDS_MAX).contains(&count), "a cluster of containers has 1 to {SHARDS_MAX} shards");
     let gateway = flow.process::<Gateway>();
     let (requests, to_gateway) =
-        gateway.sidecar_bidi::<FromGateway, ToGateway, _>(q!(move || crate::sidecar::gateway(count)));
-    let told = (0..count).map(|number| add(flow, number, &gateway, requests.clone(), count));
+        gateway.sidecar_bidi::<(u32, FromGateway), ToGateway, _>(q!(|| crate::sidecar::gateway()));
+    let told = (0..count).map(|number| add(flow, number, &gateway, requests.clone()));
     to_gateway.complete(told.reduce(Stream::merge_unordered).expect("invariant: a cluster has a shard"));
     gateway
 }
@@ -63,11 +62,10 @@ fn join<'a, S: 'a>(
     at: &Process<'a, S>,
     number: u32,
     gateway: &Process<'a, Gateway>,
-    requests: Port<FromGateway, Process<'a, Gateway>>,
-    count: u32,
+    requests: Port<(u32, FromGateway), Process<'a, Gateway>>,
 ) -> Told<'a> {
     let channel = |what: &str| TCP.fail_stop().name(format!("{what}-{number}")).bincode();
-    let requests = requests.filter(q!(move |request| request.shard(count) == number)).send(at, channel("requests"));
+    let requests = route::of_shard(requests, number).send(at, channel("requests"));
     let (told, chunks) = shard(at, requests, agent_loop);
     told.send(gateway, channel("told")).merge_unordered(chunks.send(gateway, channel("chunks")))
 }

@@ -6,7 +6,7 @@
 //! A launcher is an example of the package that has the operators, started by cargo, because hydro_deploy compiles each
 //! location from that package. The part that names hydro_deploy is a macro: it stands in the launcher, whose dependency that is.
 
-use super::sidecar::shard_directory;
+use super::directory::shard_directory;
 use crate::capability::CapabilityKey;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,23 +27,24 @@ pub fn prepare(directory: &Path, shards: u32, settings: &str) -> io::Result<Path
 }
 
 /// Places a gateway and so many shards as processes on this machine with hydro_deploy, wired by a function of the two
-/// locations and the number of shards, and runs them until SIGINT or SIGTERM. A future of `Result<(), Box<dyn Error>>`.
+/// locations, and runs them until SIGINT or SIGTERM. A future of `Result<(), Box<dyn Error>>`.
 ///
 /// The package that it stands in depends on `hydro_lang` with `deploy` and `sim`, on `hydro_deploy` and on `tokio`.
 #[macro_export]
 macro_rules! launch_cluster {
     ($settings:expr, $shards:expr, $topology:expr) => {
         async {
-            use $crate::host::sidecar::{SETTINGS_VARIABLE, SHARD_VARIABLE};
+            use $crate::host::sidecar::{SETTINGS_VARIABLE, SHARD_VARIABLE, SHARDS_VARIABLE};
             let (settings, shards): (::std::path::PathBuf, u32) = ($settings.into(), $shards);
             let mut deployment = ::hydro_deploy::Deployment::new();
             let mut flow = ::hydro_lang::prelude::FlowBuilder::new();
             let gateway = flow.process::<$crate::host::cluster::Gateway>();
             let cluster = flow.cluster::<$crate::host::cluster::Shard>();
-            ($topology)(&gateway, &cluster, shards);
+            ($topology)(&gateway, &cluster);
             let host = |name: &str| {
                 ::hydro_lang::deploy::TrybuildHost::new(deployment.Localhost())
                     .env(SETTINGS_VARIABLE, settings.display().to_string())
+                    .env(SHARDS_VARIABLE, shards.to_string())
                     .display_name(name)
             };
             let gateway_host = host("gateway");

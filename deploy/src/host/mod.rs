@@ -3,11 +3,17 @@
 pub mod cluster;
 pub mod containers;
 #[cfg(stageleft_runtime)]
+pub mod directory;
+#[cfg(stageleft_runtime)]
 pub mod embedded;
 #[cfg(stageleft_runtime)]
 pub mod launch;
 #[cfg(stageleft_runtime)]
 pub mod memory;
+#[cfg(stageleft_runtime)]
+pub mod plan;
+#[cfg(stageleft_runtime)]
+pub mod rebalance;
 #[cfg(stageleft_runtime)]
 pub mod runtime;
 #[cfg(stageleft_runtime)]

@@ -1,57 +1,81 @@
 //! The sidecars: the adapters of the embedded host, as a location of a cluster opens them.
 //!
-//! In: the settings that the launcher wrote, named by the environment. Out: the ends of one adapter each. Always: what cannot
+//! In: the settings that the launcher wrote, in the directory that the environment names. Out: the ends of one adapter each. Always: what cannot
 //! be opened ends the process with its reason, since the wired group stops and starts together; SIGTERM ends a process
 //! cleanly.
 
+use super::directory;
 use super::memory::{Remembering, remembering};
 use crate::capability::CapabilityKey;
 use crate::catalog::Catalog;
 use crate::journal::{FileDisk, Journal};
+use crate::placement::{Cell, Placement, VIRTUAL_SHARDS};
 use crate::port::{FromAdapter, ToAdapter, ends, loopback};
 use crate::settings::Settings;
 use crate::{gateway as gateways, model as models, timer as timers, tool as tools};
+use futures::Stream;
 use slackwater_core::port::{FromGateway, FromModel, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
 use slackwater_core::record::Arrival;
 use std::fmt::Display;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::OnceLock;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// Names the file with the settings of the cluster.
+/// Names the cluster's directory on the location's host, in which are its settings.
+pub const DIRECTORY_VARIABLE: &str = "SLACKWATER_CLUSTER_DIRECTORY";
+
+/// Names the file of the settings of a cluster that is one cell and was started without a supervisor; its directory is in the
+/// settings. Stands in place of the two others, together with the number of shards.
 pub const SETTINGS_VARIABLE: &str = "SLACKWATER_CLUSTER_SETTINGS";
 
-/// Names the shard that a location is, counted from 0.
+/// Names the number of shards of such a cluster.
+pub const SHARDS_VARIABLE: &str = "SLACKWATER_SHARDS";
+
+/// Names the cell of a location, counted from 0.
+pub const CELL_VARIABLE: &str = "SLACKWATER_CELL";
+
+/// Names the shard that a location is, counted over all cells from 0.
 pub const SHARD_VARIABLE: &str = "SLACKWATER_SHARD";
 
-/// The state directory of a shard, in the cluster's directory.
-pub fn shard_directory(cluster: &Path, shard: u32) -> PathBuf {
-    cluster.join(format!("shard-{shard}"))
-}
+/// Is set for a shard that has run before, so that its state must be there.
+pub const KNOWN_VARIABLE: &str = "SLACKWATER_SHARD_KNOWN";
 
 /// The gateway's location.
-pub fn gateway(shards: u32) -> (FromAdapter<FromGateway>, ToAdapter<ToGateway>) {
-    let settings = settings();
-    let config = gateways::Config { shards, ..settings.gateway.clone() };
-    let (from, to, gateway) = or_exit(gateways::start(config, key(settings)));
+pub fn gateway() -> (Placed, ToAdapter<ToGateway>) {
+    let process = Process::this();
+    let config = gateway_config();
+    let (requests, to, gateway) = or_exit(gateways::start(config, key()));
     gateway.set_ready(true);
     on_termination(move || async move { gateway.shutdown().await });
-    (from, to)
+    (Placed { requests, placement: process.cell.placement.clone() }, to)
+}
+
+/// The requests of a gateway, each with the shard of the cell that it is for.
+pub struct Placed {
+    requests: FromAdapter<FromGateway>,
+    placement: Placement,
+}
+
+impl Stream for Placed {
+    type Item = (u32, FromGateway);
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let request = ready!(Pin::new(&mut self.requests).poll_next(context));
+        Poll::Ready(request.map(|request| (request.shard_by(|thread| self.placement.member_of(thread)), request)))
+    }
 }
 
 /// A shard's journal, in its directory.
 pub fn journal() -> (Remembering, ToAdapter<ToJournal>) {
-    let settings = settings();
-    let directory = shard_directory(&settings.directory, shard_number());
-    if !directory.is_dir() {
-        exit(&format!(
-            "{} is not there: the state of this shard is gone, or its disk is not mounted",
-            directory.display()
-        ));
-    }
+    let Process { settings, cell, .. } = Process::this();
+    let shard = number(SHARD_VARIABLE);
+    let directory = directory::shard_directory(&settings.directory, shard);
+    or_exit(directory::claim(&directory, &cell.cluster, shard, std::env::var_os(KNOWN_VARIABLE).is_some()));
     let journal = or_exit(FileDisk::open(directory).and_then(|disk| Journal::open(disk, settings.journal.clone())));
     let (from, to, handle) = or_exit(journal.start());
     let failed = handle.failed();
@@ -65,9 +89,9 @@ pub fn journal() -> (Remembering, ToAdapter<ToJournal>) {
 
 /// A shard's models. They are asked only when the tools were looked for, so that no prompt lacks tools that are there.
 pub fn model() -> (FromAdapter<FromModel>, ToAdapter<ToModel>) {
-    let settings = settings();
-    let model = or_exit(settings.model.build());
     let process = Process::this();
+    let settings = &process.settings;
+    let model = or_exit(settings.model.build());
     let (from, to) = models::start(
         model,
         settings.agent.system.as_str().into(),
@@ -89,11 +113,12 @@ pub fn model() -> (FromAdapter<FromModel>, ToAdapter<ToModel>) {
 
 /// A shard's tools.
 pub fn tool() -> (FromAdapter<Arrival>, ToAdapter<ToTool>) {
-    let settings = settings();
     let process = Process::this();
-    let callback_base = gateways::base_url(&settings.gateway, settings.gateway.listen);
+    let gateway = gateway_config();
+    let callback_base = gateways::base_url(&gateway, gateway.listen);
+    let settings = &process.settings;
     let config = tools::Config { approvals: settings.approvals.clone(), ..settings.tool.clone() };
-    let started = tools::start(config, Vec::new(), process.catalog.clone(), key(settings), callback_base);
+    let started = tools::start(config, Vec::new(), process.catalog.clone(), key(), callback_base);
     let (from, to, mut running) = or_exit(started);
     tokio::spawn(async move {
         for trouble in running.ready(Duration::from_millis(super::TOOLS_READY_MS)).await {
@@ -117,7 +142,7 @@ pub fn posts() -> (FromAdapter<Arrival>, ToAdapter<Arrival>) {
 
 /// Where a shard's operators put their notes: a line each, in the cluster's directory. Written as they come and not synced.
 pub fn notes() -> (FromAdapter<()>, ToAdapter<String>) {
-    let path = settings().directory.join(format!("notes-{}.log", shard_number()));
+    let path = Process::this().settings.directory.join(format!("notes-{}.log", number(SHARD_VARIABLE)));
     let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
     let mut file = or_exit(file.map_err(|error| format!("{}: {error}", path.display())));
     let (from, to, mut inside) = ends::<(), String>();
@@ -133,38 +158,72 @@ pub fn notes() -> (FromAdapter<()>, ToAdapter<String>) {
 
 /// What the sidecars of one process share.
 struct Process {
+    settings: Settings,
+    cell: Cell,
     catalog: Catalog,
     tools_ready: watch::Sender<bool>,
 }
 
 impl Process {
+    /// This process, with what its host's directory says, read once.
     fn this() -> &'static Self {
         static THIS: OnceLock<Process> = OnceLock::new();
-        THIS.get_or_init(|| Process { catalog: Catalog::default(), tools_ready: watch::Sender::new(false) })
+        THIS.get_or_init(|| match std::env::var_os(SETTINGS_VARIABLE).map(PathBuf::from) {
+            Some(file) => Self::alone(&file),
+            None => Self::of_a_cell(),
+        })
+    }
+
+    /// A location of a cluster that is one cell.
+    fn alone(file: &Path) -> Self {
+        let settings = read_settings(file);
+        let cell = Cell {
+            cluster: "alone".to_owned(),
+            cell: 0,
+            placement: Placement::even(1, number(SHARDS_VARIABLE), VIRTUAL_SHARDS),
+            gateways: vec![gateways::base_url(&settings.gateway, settings.gateway.listen)],
+            listen: settings.gateway.listen,
+        };
+        Self { settings, cell, catalog: Catalog::default(), tools_ready: watch::Sender::new(false) }
+    }
+
+    /// A location of one cell of many, with what its host's directory says.
+    fn of_a_cell() -> Self {
+        let place = std::env::var_os(DIRECTORY_VARIABLE).map(PathBuf::from);
+        let place = or_exit(place.ok_or_else(|| format!("{DIRECTORY_VARIABLE} is not set: the launcher sets it")));
+        let settings = read_settings(&directory::settings_file(&place));
+        let file = directory::cell_file(&place, number(CELL_VARIABLE));
+        let cell = or_exit(directory::read(&file));
+        let cell = or_exit(cell.ok_or_else(|| format!("{} is not there: the launcher makes it", file.display())));
+        let settings = Settings { directory: place, ..settings };
+        Self { settings, cell, catalog: Catalog::default(), tools_ready: watch::Sender::new(false) }
     }
 }
 
-/// Which shard this location is.
-fn shard_number() -> u32 {
-    let shard = std::env::var(SHARD_VARIABLE).ok().and_then(|text| text.parse().ok());
-    or_exit(shard.ok_or_else(|| format!("{SHARD_VARIABLE} is not a number: the launcher sets it")))
+fn read_settings(file: &Path) -> Settings {
+    let named = |error: &dyn Display| format!("{}: {error}", file.display());
+    let text = or_exit(std::fs::read_to_string(file).map_err(|error| named(&error)));
+    or_exit(toml::from_str(&text).map_err(|error| named(&error)))
 }
 
-/// The settings of the cluster, read once.
-fn settings() -> &'static Settings {
-    static SETTINGS: OnceLock<Settings> = OnceLock::new();
-    SETTINGS.get_or_init(|| {
-        let path = std::env::var_os(SETTINGS_VARIABLE).map(PathBuf::from);
-        let path = or_exit(path.ok_or_else(|| format!("{SETTINGS_VARIABLE} is not set: the launcher sets it")));
-        let named = |error: &dyn Display| format!("{}: {error}", path.display());
-        let text = or_exit(std::fs::read_to_string(&path).map_err(|error| named(&error)));
-        or_exit(toml::from_str(&text).map_err(|error| named(&error)))
-    })
+/// The configuration of this cell's gateway.
+fn gateway_config() -> gateways::Config {
+    let Process { settings, cell, .. } = Process::this();
+    // A gateway of many has its own address; what they have in common is what clients are told.
+    let public_url = settings.gateway.public_url.clone().or_else(|| cell.gateways.get(cell.cell as usize).cloned());
+    let (listen, shards) = (cell.listen, cell.placement.shards);
+    gateways::Config { listen, shards, public_url, cell: Some(cell.clone()), ..settings.gateway.clone() }
+}
+
+/// The number that the launcher gave this process under a name.
+fn number(variable: &str) -> u32 {
+    let number = std::env::var(variable).ok().and_then(|text| text.parse().ok());
+    or_exit(number.ok_or_else(|| format!("{variable} is not a number: the launcher sets it")))
 }
 
 /// The key of the callbacks, the same at every location. The launcher has made it.
-fn key(settings: &Settings) -> CapabilityKey {
-    or_exit(CapabilityKey::open(&settings.directory))
+fn key() -> CapabilityKey {
+    or_exit(CapabilityKey::open(&Process::this().settings.directory))
 }
 
 /// Does this last when the process is told to end.

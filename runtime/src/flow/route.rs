@@ -2,7 +2,7 @@
 //!
 //! In: the requests of gateways, and what shards tell. Out: the same, each where it belongs. Always: a thread's requests
 //! through one gateway keep their order; an answer goes to the gateway that was asked, an output to all, since a client may
-//! be at any; which shard owns a thread is said by [`crate::id::shard_of`] and by nothing else.
+//! be at any; which shard owns a thread is said by [`crate::id::shard_of`], or by whoever has placed the request already.
 
 use super::Port;
 use crate::port::{FromGateway, ToGateway};
@@ -43,4 +43,22 @@ pub fn to_gateway<'a, G: 'a, S: 'a>(
     gateway: &Process<'a, G>,
 ) -> Stream<ToGateway, Process<'a, G>, Unbounded, NoOrder, ExactlyOnce> {
     told.send(gateway, TCP.fail_stop().bincode()).values()
+}
+
+/// What was placed at the shard with this number.
+pub fn of_shard<'a, G: 'a>(
+    requests: Port<(u32, FromGateway), Process<'a, G>>,
+    number: u32,
+) -> Port<FromGateway, Process<'a, G>> {
+    requests.filter(q!(move |placed| placed.0 == number)).map(q!(|placed| placed.1))
+}
+
+/// Sends each request to the shard of its group that it was placed at.
+pub fn to_placed<'a, G: 'a, S: 'a>(
+    requests: Port<(u32, FromGateway), Process<'a, G>>,
+    shards: &Cluster<'a, S>,
+) -> Port<FromGateway, Cluster<'a, S>> {
+    requests
+        .map(q!(|(shard, request)| (MemberId::from_raw_id(shard), request)))
+        .demux(shards, TCP.fail_stop().bincode())
 }

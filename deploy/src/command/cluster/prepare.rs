@@ -1,0 +1,183 @@
+//! What is made ready before a cluster starts: its directory, its plan, and what its locations are told.
+//!
+//! In: a cluster file, flags, the configuration. Out: the supervisor's plan, on disk. Always: what is there already belongs to this
+//! cluster and has its numbers, or nothing is written.
+
+use super::file::{ClusterFile, Host};
+use super::{Up, hosts};
+use crate::command::Failure;
+use crate::config::Loaded;
+use slackwater::capability::CapabilityKey;
+use slackwater::host::directory::{self, Manifest};
+use slackwater::host::plan::{CellPlan, Machine, Plan, Ssh};
+use slackwater::placement::{Cell, Placement, VIRTUAL_SHARDS};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
+
+/// How many shards a cell has when nobody says.
+const SHARDS: u32 = 2;
+
+/// Makes everything ready, and says what the supervisor runs.
+pub(super) async fn prepare(arguments: &Up, file: &ClusterFile, loaded: &Loaded) -> Result<Plan, Failure> {
+    let said = file.cluster.directory.as_deref().filter(|_| arguments.settings.directory.is_none());
+    let place = said.unwrap_or(&loaded.config.directory);
+    let place = std::path::absolute(place).map_err(Failure::because)?;
+    if let Some(state) = slackwater::host::plan::running(&place).map_err(Failure::because)? {
+        return Err(Failure::Failed(format!(
+            "the cluster in {} runs already (process {}); `slackwater cluster status` says what it does",
+            place.display(),
+            state.supervisor
+        )));
+    }
+    let manifest = manifest(arguments, file, &place)?;
+    let machines = machines(file, &place)?;
+    let cells = cells(&manifest.placement, &machines, arguments, file, loaded)?;
+    for (machine, host) in machines.iter().zip(&file.hosts) {
+        hosts::check(machine, host, &manifest, &shards_on(&cells, &machines, machine)).await?;
+    }
+    for shard in shards_on(&cells, &machines, &machines[0]).into_iter().filter(|_| file.hosts.is_empty()) {
+        manifest.check(&place, shard).map_err(Failure::because)?;
+    }
+    check_free(&cells, &machines)?;
+
+    let failed = Failure::because;
+    directory::make_directory(&place.join("run")).map_err(failed)?;
+    manifest.store(&place).map_err(failed)?;
+    CapabilityKey::open(&place).map_err(Failure::because)?;
+    let settings = loaded.to_toml(&place, &arguments.settings.tools);
+    directory::replace(&directory::settings_file(&place), settings.as_bytes()).map_err(failed)?;
+    let gateways: Vec<String> = cells.iter().map(|cell| format!("http://{}", cell.gateway)).collect();
+    for (number, cell) in cells.iter().enumerate() {
+        let told = Cell {
+            cluster: manifest.cluster.clone(),
+            cell: number as u32,
+            placement: manifest.placement.clone(),
+            gateways: gateways.clone(),
+            listen: cell.gateway,
+        };
+        directory::store(&directory::cell_file(&place, number as u32), &told).map_err(failed)?;
+    }
+    let release = arguments.release || file.cluster.release;
+    let attached = !arguments.detach;
+    let plan = Plan { format: directory::FORMAT, directory: place.clone(), machines, cells, release, attached };
+    directory::store(&directory::plan_file(&place), &plan).map_err(failed)?;
+    Ok(plan)
+}
+
+/// What the cluster of a directory is; a new one, if there is none.
+fn manifest(arguments: &Up, file: &ClusterFile, place: &Path) -> Result<Manifest, Failure> {
+    let cells = arguments.cells.or(file.cluster.cells);
+    let shards = arguments.shards.or(file.cluster.shards);
+    let Some(manifest) = Manifest::load(place).map_err(Failure::because)? else {
+        let virtual_shards = file.cluster.virtual_shards.unwrap_or(VIRTUAL_SHARDS);
+        let (cells, shards) = (cells.unwrap_or(1), shards.unwrap_or(SHARDS));
+        if cells * shards > virtual_shards {
+            return Err(Failure::Usage(format!(
+                "{cells} cells of {shards} shards are more than the {virtual_shards} virtual shards that they share; give fewer, or more virtual_shards"
+            )));
+        }
+        return Ok(Manifest::new(Placement::even(cells, shards, virtual_shards)));
+    };
+    if manifest.moving_to.is_some() {
+        return Err(Failure::Failed(format!(
+            "the threads of the cluster in {} are being moved, and that was broken off; `slackwater cluster rebalance` goes on with it",
+            place.display()
+        )));
+    }
+    let Placement { cells: has_cells, shards: has_shards, ref table } = manifest.placement;
+    if cells.is_some_and(|cells| cells != has_cells) || shards.is_some_and(|shards| shards != has_shards) {
+        let (cells, shards) = (cells.unwrap_or(has_cells), shards.unwrap_or(has_shards));
+        return Err(Failure::Failed(format!(
+            "{} is the state of a cluster with --cells {has_cells} --shards {has_shards}; start it with these, move its threads with `slackwater cluster rebalance --cells {cells} --shards {shards}`, or give another --directory",
+            place.display()
+        )));
+    }
+    if file.cluster.virtual_shards.is_some_and(|count| count as usize != table.len()) {
+        return Err(Failure::Failed(format!(
+            "{} is the state of a cluster with {} virtual shards, and their number never changes; correct virtual_shards",
+            place.display(),
+            table.len()
+        )));
+    }
+    Ok(manifest)
+}
+
+fn machines(file: &ClusterFile, place: &Path) -> Result<Vec<Machine>, Failure> {
+    if file.hosts.is_empty() {
+        let (name, address) = ("this machine".to_owned(), "127.0.0.1".to_owned());
+        return Ok(vec![Machine { name, address, directory: place.to_owned(), ssh: None }]);
+    }
+    file.hosts.iter().map(machine).collect()
+}
+
+fn machine(host: &Host) -> Result<Machine, Failure> {
+    // Locations listen on it, so it has to be an address in the end.
+    let mut found = (host.address.as_str(), 0).to_socket_addrs().map_err(|error| {
+        Failure::Failed(format!("host {}: its address {:?} is not found: {error}", host.name, host.address))
+    })?;
+    let nowhere = || Failure::Failed(format!("host {}: its address {:?} is not found", host.name, host.address));
+    let address = found.next().ok_or_else(nowhere)?.ip().to_string();
+    let destination =
+        host.user.as_ref().map_or_else(|| host.address.clone(), |user| format!("{user}@{}", host.address));
+    let ssh = Ssh { destination, port: host.port, key: host.key.clone(), known_hosts: host.known_hosts.clone() };
+    let directory = host.directory.clone().unwrap_or_else(|| "/var/lib/slackwater".into());
+    if !directory.is_absolute() {
+        let said = directory.display();
+        return Err(Failure::Usage(format!("host {}: its directory {said} has to begin with /", host.name)));
+    }
+    Ok(Machine { name: host.name.clone(), address, directory, ssh: Some(ssh) })
+}
+
+/// Which location is where. A cell is on one machine where there are cells for all machines, so that one machine's end is one
+/// cell's; otherwise the shards are spread.
+fn cells(
+    placement: &Placement,
+    machines: &[Machine],
+    arguments: &Up,
+    file: &ClusterFile,
+    loaded: &Loaded,
+) -> Result<Vec<CellPlan>, Failure> {
+    let configured = loaded.config.gateway.listen;
+    let listen = file.cluster.listen.filter(|_| arguments.listen.is_none()).unwrap_or(configured);
+    if listen.port() == 0 || u32::from(listen.port()) + placement.cells > 65_536 {
+        return Err(Failure::Usage("--listen: a cluster needs ports that stay the same, one a cell from this one on, because tools keep the address of their callbacks; give another port".to_owned()));
+    }
+    let whole = placement.cells as usize >= machines.len();
+    let on = |cell: u32, shard: u32| match whole {
+        true => cell as usize % machines.len(),
+        false => (cell * placement.shards + shard) as usize % machines.len(),
+    };
+    let cell = |cell: u32| {
+        let gateway_on = on(cell, 0);
+        let ip: IpAddr = match machines[gateway_on].ssh {
+            Some(_) => machines[gateway_on].address.parse().map_err(Failure::because)?,
+            None => listen.ip(),
+        };
+        if !ip.is_loopback() && loaded.config.gateway.keys.is_empty() {
+            return Err(Failure::Usage(format!(
+                "the gateways would listen on {ip} without keys, and whoever reaches that address could command the agents; configure keys ([gateway] keys = [\"name:secret\"])"
+            )));
+        }
+        let gateway = SocketAddr::new(ip, listen.port() + cell as u16);
+        Ok(CellPlan { gateway_on, shards_on: (0..placement.shards).map(|shard| on(cell, shard)).collect(), gateway })
+    };
+    (0..placement.cells).map(cell).collect()
+}
+
+/// The shards on a machine, counted over all cells.
+fn shards_on(cells: &[CellPlan], machines: &[Machine], machine: &Machine) -> Vec<u32> {
+    let all = cells.iter().flat_map(|cell| &cell.shards_on).enumerate();
+    all.filter(|(_, on)| machines[**on].name == machine.name).map(|(shard, _)| shard as u32).collect()
+}
+
+fn check_free(cells: &[CellPlan], machines: &[Machine]) -> Result<(), Failure> {
+    for cell in cells.iter().filter(|cell| machines[cell.gateway_on].ssh.is_none()) {
+        if let Err(error) = std::net::TcpListener::bind(cell.gateway) {
+            return Err(Failure::Failed(format!(
+                "a gateway cannot listen on {} ({error}); is something there already? Give another address with --listen",
+                cell.gateway
+            )));
+        }
+    }
+    Ok(())
+}

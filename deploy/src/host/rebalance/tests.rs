@@ -1,0 +1,151 @@
+//! Threads are moved, and the move is broken off at every step.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use super::*;
+use slackwater_core::id::InputId;
+use slackwater_core::record::{Content, Message, Origin, Proof, Record};
+
+/// A cluster with so many threads, each of which has three messages. Every other thread rests, one of them with a timer.
+async fn cluster(place: &Path, placement: &Placement, threads: u64) -> Manifest {
+    let mut manifest = Manifest::new(placement.clone());
+    manifest.known = (0..placement.shard_count()).collect();
+    manifest.store(place).unwrap();
+    let mut writers = BTreeMap::new();
+    for shard in 0..placement.shard_count() {
+        let directory = shard_directory(place, shard);
+        directory::claim(&directory, &manifest.cluster, shard, false).unwrap();
+        writers.insert(shard, Writer::new(Open::new(shard, &directory).unwrap()));
+    }
+    for number in 0..threads {
+        let thread = thread(number);
+        let records: Vec<_> = (1..=3).map(|at| message(thread, at)).collect();
+        let call = CallId { number: 2, index: 0 };
+        let timers = if number % 4 == 0 { vec![(call, 77)] } else { Vec::new() };
+        let rest = (number % 2 == 0).then_some(Rest { thread, through: 3, timers });
+        writers.get_mut(&placement.shard_of(thread)).unwrap().write(records, rest).await.unwrap();
+    }
+    for writer in writers.into_values() {
+        writer.finish().await.unwrap();
+    }
+    manifest
+}
+
+fn thread(number: u64) -> ThreadId {
+    let name = u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    ThreadId::from_bytes(name.to_be_bytes())
+}
+
+fn message(thread: ThreadId, number: u64) -> Committed {
+    let message = Message {
+        id: InputId(format!("m{number}")),
+        origin: Origin { who: "ann".to_owned(), proof: Proof::Key },
+        content: vec![Content::Text(format!("{thread} {number}"))],
+        thread_name: None,
+        metadata: None,
+    };
+    let record = Record::Message(message);
+    Committed { number, arrival: Arrival { ticket: None, thread, at_ms: 1_000 + number, record } }
+}
+
+/// All threads, with the shard where each is, its records and what the next start is told of it.
+type All = BTreeMap<ThreadId, (u32, Vec<Committed>, bool, Vec<(CallId, u64)>)>;
+
+async fn read(place: &Path, placement: &Placement) -> All {
+    let mut all = All::new();
+    for shard in 0..placement.shard_count() {
+        let mut journal = Open::new(shard, &shard_directory(place, shard)).unwrap();
+        for thread in journal.threads(None).await.unwrap() {
+            let records = journal.records(thread).await.unwrap();
+            let timers = journal.timers.get(&thread).cloned().unwrap_or_default();
+            let told = (shard, records, journal.awake.contains(&thread), timers);
+            assert_eq!(all.insert(thread, told), None, "a thread is at one place");
+        }
+        journal.close().await.unwrap();
+    }
+    all
+}
+
+fn check(all: &All, placement: &Placement, threads: u64) {
+    assert_eq!(all.len() as u64, threads);
+    for number in 0..threads {
+        let (shard, records, awake, timers) = &all[&thread(number)];
+        assert_eq!(*shard, placement.shard_of(thread(number)), "it is where the table says");
+        assert_eq!(*records, (1..=3).map(|at| message(thread(number), at)).collect::<Vec<_>>());
+        assert_eq!((*awake, timers.len()), (number % 2 == 1, usize::from(number % 4 == 0)));
+    }
+}
+
+#[tokio::test]
+async fn threads_move_to_more_shards_and_back() {
+    let place = tempfile::tempdir().unwrap();
+    let before = Placement::even(1, 2, 16);
+    let mut manifest = cluster(place.path(), &before, 200).await;
+    for (cells, shards) in [(2, 2), (3, 1), (1, 2)] {
+        let to = manifest.placement.spread(cells, shards);
+        let moved = rebalance(place.path(), manifest, to.clone()).await.unwrap();
+        assert!(moved.virtual_shards > 0 && moved.threads <= 200);
+        manifest = Manifest::load(place.path()).unwrap().unwrap();
+        assert_eq!((&manifest.placement, &manifest.moving_to), (&to, &None));
+        check(&read(place.path(), &to).await, &to, 200);
+        let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left.len() as u32, to.shard_count() + 1, "nothing is left over: {left:?}");
+    }
+}
+
+/// Every state of the files that a crash can leave, by hand: the move goes on from there.
+#[tokio::test]
+async fn a_move_that_was_broken_off_goes_on() {
+    let threads = 60;
+    let before = Placement::even(1, 3, 16);
+    for (step, to) in (0..6).flat_map(|step| [(step, before.spread(1, 2)), (step, before.spread(1, 4))]) {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path();
+        let mut manifest = cluster(path, &before, threads).await;
+        manifest.moving_to = Some(to.clone());
+        let changed = changed(&before, &to);
+        match step {
+            // Only the wish is known.
+            0 => {}
+            // Copying was broken off in the middle.
+            1 => directory::claim(&aside(path, 0, "next"), &manifest.cluster, 0, false).unwrap(),
+            _ => {
+                copy(path, &manifest, &to, &changed, &mut Moved::default()).await.unwrap();
+                // All is copied, and the manifest does not say so yet; then it does.
+                manifest.copied = step > 2;
+                match step {
+                    // One shard is out of its place, or has been exchanged, or all have.
+                    4 => rename(&shard_directory(path, 0), &aside(path, 0, "old")).unwrap(),
+                    5 => {
+                        changed.iter().for_each(|shard| exchange(path, *shard, *shard < to.shard_count()).unwrap());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        manifest.store(path).unwrap();
+        let other = before.spread(2, 2);
+        let refused = rebalance(path, manifest, other).await;
+        assert!(matches!(refused, Err(RebalanceError::Other { cells: 1, .. })), "{refused:?}");
+        let manifest = Manifest::load(path).unwrap().unwrap();
+        rebalance(path, manifest, to.clone()).await.unwrap();
+        check(&read(path, &to).await, &to, threads);
+        assert_eq!(
+            shard_directory(path, 2).exists(),
+            to.shards > 2,
+            "step {step}: a shard that is no more has no state"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_shard_whose_disk_is_gone_stops_the_move() {
+    let place = tempfile::tempdir().unwrap();
+    let before = Placement::even(1, 2, 16);
+    let manifest = cluster(place.path(), &before, 20).await;
+    std::fs::remove_dir_all(shard_directory(place.path(), 1)).unwrap();
+    let to = before.spread(1, 3);
+    let error = rebalance(place.path(), manifest, to).await.unwrap_err();
+    assert!(error.to_string().starts_with("shard 1: its state is gone"), "{error}");
+    assert!(shard_directory(place.path(), 0).is_dir(), "what was there is there");
+}
