@@ -86,7 +86,7 @@ impl RapServer {
 
     /// Answers a piece of work, however often that takes; says how the runtime answered.
     pub async fn answer(&self, id: &str) -> u16 {
-        let work = self.work()[id].clone();
+        let work = self.0.work.lock().unwrap()[id].clone();
         let body = json!({
             "type": "tool_result",
             "group_id": work.thread,
