@@ -99,7 +99,7 @@ impl RapServer {
 
     /// Answers a piece of work, however often that takes; says how the runtime answered.
     pub async fn answer(&self, id: &str) -> u16 {
-        let work = self.work()[id].clone();
+        let work = self.0.work.lock().unwrap()[id].clone();
         let mut text = format!("seen: {}", work.arguments["about"].as_str().unwrap_or_default());
         if let Some(chosen) = work.chosen.last() {
             text.push_str(&format!(", chosen: {chosen}"));
@@ -112,7 +112,7 @@ impl RapServer {
 
     /// Has a person choose for a piece of work.
     async fn ask(&self, id: &str) -> u16 {
-        let work = self.work()[id].clone();
+        let work = self.0.work.lock().unwrap()[id].clone();
         let response_url = format!("{}/choice", self.0.url);
         let body = json!({
             "type": "user_choice", "group_id": work.thread, "id": id, "prompt": "Which one?", "choices": ["this", "that"],
