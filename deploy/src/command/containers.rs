@@ -224,7 +224,8 @@ mod tests {
         assert!(gateway.contains("COPY bin/gateway_1A ") && shard.contains("COPY bin/shard1_2B "));
         assert!(gateway.contains("EXPOSE 7070") && !shard.contains("EXPOSE"));
         let number = format!("{SHARD_VARIABLE}=1");
-        assert!(shard.contains(&number) && !gateway.contains(SHARD_VARIABLE));
+        let own = format!("{SHARD_VARIABLE}=");
+        assert!(shard.contains(&number) && !gateway.contains(&own) && gateway.contains(SHARDS_VARIABLE));
         assert!([gateway, shard].iter().all(|file| file.contains(SETTINGS_VARIABLE) && file.contains("USER 10001")));
     }
 

@@ -70,6 +70,8 @@ pub(crate) mod conformance;
 #[cfg(test)]
 mod misbehaviour;
 #[cfg(test)]
+mod own;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 mod tests;

@@ -137,7 +137,8 @@ pub fn of_call(asked: &ToTool) -> Option<String> {
     let (dispatch, refused) = match asked {
         ToTool::Dispatch(dispatch) => (dispatch, None),
         ToTool::Refuse(dispatch, why) => (dispatch, Some(why)),
-        ToTool::Cancel(_) => return None,
+        // What else is said of a call has no line of its own.
+        _ => return None,
     };
     let id = dispatch.call.effect_id(dispatch.thread);
     Some(json!({"seam": "call", "call": id, "tool": dispatch.name, "refused": refused}).to_string())
