@@ -147,9 +147,13 @@ async fn one(run: Run, arguments: &Arguments, directory: &Path) -> anyhow::Resul
     // Everybody rests. After some seconds without an input nobody is kept in memory any more; and what the allocator gives
     // back by itself is given it time to.
     tokio::time::sleep(SILENCE).await;
-    measured.resident_bytes = probe::resident()?.saturating_sub(before);
     let counters = drive.counters();
     (measured.records, measured.syncs) = (counters.records, counters.syncs);
+    if run != Run::Reopen {
+        drive.tidy().await;
+        tokio::time::sleep(SILENCE).await;
+    }
+    measured.resident_bytes = probe::resident()?.saturating_sub(before);
     drive.stop().await?;
     if run == Run::Durable {
         measured.disk_bytes = probe::bytes_in(directory)?;

@@ -79,6 +79,12 @@ impl Drive {
         self.journal.counters()
     }
 
+    /// Has the journal do now what it does in time with threads that rest: pack them, and write the index down.
+    pub async fn tidy(&self) {
+        self.journal.pack().await;
+        self.journal.checkpoint().await;
+    }
+
     /// Runs a workload until every agent has had its turns and left memory.
     pub async fn run(&mut self, workload: Workload, corpus: &Corpus) -> Done {
         let Self { gateway, model, tool, timer, .. } = self;

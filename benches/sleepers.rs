@@ -126,6 +126,7 @@ async fn one(run: Run, arguments: &Arguments, directory: &Path) -> anyhow::Resul
             let workload = Workload { agents: arguments.agents, turns: arguments.turns, under_way_max: 4_096 };
             let Done { elapsed, raw_bytes } = drive.run(workload, &corpus).await;
             measured = Measured { elapsed_s: elapsed.as_secs_f64(), raw_bytes, ..measured };
+            drive.tidy().await;
         }
         Run::Reopen => {
             // An agent that no workload has.
