@@ -100,7 +100,7 @@ impl Thread {
 
     /// The threads from the first below the root down to this one; none for the root.
     pub(super) fn path(&self) -> Vec<ThreadId> {
-        let above = self.family.iter().flat_map(|family| family.ancestors.iter().skip(1).copied());
+        let above = self.ancestors().iter().skip(1).copied();
         above.chain(self.family.is_some().then_some(self.id)).collect()
     }
 
@@ -185,7 +185,7 @@ impl Thread {
         subscription: Option<CallId>,
     ) -> ThreadId {
         let child = self.id.child(id);
-        birth.ancestors = self.family.iter().flat_map(|family| family.ancestors.iter().copied()).collect();
+        birth.ancestors = self.ancestors().to_vec();
         birth.ancestors.push(self.id);
         birth.terms = birth.terms.filter(|terms| *terms != Terms::default());
         self.post(step, child, PostBody::Birth(Box::new(birth)));

@@ -50,7 +50,7 @@ impl Thread {
         if let Some(text) = report {
             self.report(step, text);
         }
-        if let Some(parent) = self.family.as_ref().and_then(|family| family.ancestors.last().copied()) {
+        if let Some(parent) = self.parent() {
             self.post(step, parent, PostBody::Closed);
         }
         step.effects.push(Effect::Close(self.id));

@@ -171,8 +171,7 @@ impl Thread {
         let Some(&first) = cuts.next() else { return false };
         let cut = cuts.take_while(|cut| cut.items <= fitting).last().copied().unwrap_or(first);
         let child = self.id.child(CallId { number: step.number, index: u16::MAX });
-        let mut ancestors: Vec<ThreadId> =
-            self.family.iter().flat_map(|family| family.ancestors.iter().copied()).collect();
+        let mut ancestors = self.ancestors().to_vec();
         ancestors.push(self.id);
         let spawn = Cause {
             name: "summarize".to_owned(),

@@ -396,6 +396,11 @@ impl Thread {
         self.family.as_ref().map_or(&[], |family| &family.ancestors)
     }
 
+    /// Who made it; nothing for a root.
+    fn parent(&self) -> Option<ThreadId> {
+        self.ancestors().last().copied()
+    }
+
     /// Whether calls are open and all of them are sleeps.
     fn only_sleeps(&self) -> bool {
         !self.open.is_empty() && self.open.values().all(Call::is_sleep)

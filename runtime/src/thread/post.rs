@@ -51,7 +51,7 @@ impl Thread {
                 _ => Outcome::Refused(Refusal::Closed),
             };
         }
-        let parent = self.family.as_ref().and_then(|family| family.ancestors.last().copied());
+        let parent = self.parent();
         match body {
             PostBody::Birth(birth) => return self.born(step, *birth),
             PostBody::Message(text) => {
@@ -148,7 +148,7 @@ impl Thread {
 
     /// What `report_to_parent` does.
     pub(super) fn report(&mut self, step: &mut Step, text: String) -> Answer {
-        let Some(parent) = self.family.as_ref().and_then(|family| family.ancestors.last().copied()) else {
+        let Some(parent) = self.parent() else {
             return Answer::refusal("You are the root thread and have no parent: say it to the user.");
         };
         self.post(step, parent, PostBody::Report { branch: self.id, text });
@@ -157,7 +157,7 @@ impl Thread {
 
     /// Sends a report to the ancestor above the one that did not take it, if there is one.
     fn report_above(&mut self, step: &mut Step, not_taken: ThreadId, text: &str) -> bool {
-        let ancestors = self.family.as_ref().map(|family| family.ancestors.as_slice()).unwrap_or_default();
+        let ancestors = self.ancestors();
         let Some(at) = ancestors.iter().position(|ancestor| *ancestor == not_taken).filter(|at| *at > 0) else {
             return false;
         };

@@ -117,7 +117,7 @@ impl Thread {
             last_at_ms: self.last_at_ms,
             items: self.history.len(),
             pending: self.pending.len(),
-            parent: self.family.as_ref().and_then(|family| family.ancestors.last().copied()),
+            parent: self.parent(),
             children: self.living,
             subscriptions: self.subscriptions.values().filter(|subscription| !subscription.ended).count(),
             bytes: 0,

@@ -76,7 +76,7 @@ impl Thread {
             return;
         }
         let Some(Summarizing { covers, usage, trouble }) = self.summarizes.clone() else { return };
-        let Some(&parent) = self.family.as_ref().and_then(|family| family.ancestors.last()) else { return };
+        let Some(parent) = self.parent() else { return };
         let text = match self.history.newest_first().next().map(|item| &**item) {
             Some(Item::Assistant { number, blocks, .. }) if *number == step.number => texts(blocks),
             _ => String::new(),
