@@ -13,7 +13,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::Value;
 use slackwater_core::effect::{Refusal, Wait};
-use slackwater_core::id::{Number, ThreadId};
+use slackwater_core::id::Number;
 use slackwater_core::port::{Query, Reply};
 use slackwater_core::record::{Asks, Decision, Origin, Record, Verdict};
 
@@ -39,11 +39,8 @@ pub(super) async fn post(
             Decision::Choose { index: place(&choices, &choice)? }
         }
     };
-    let thread: ThreadId = address.thread;
     let verdict = Verdict { id: id.clone(), origin, question, answer };
-    let taken = app.shards.submit(thread, Record::Answered(verdict)).await;
-    let (number, duplicate) = messages::number(taken.map_err(|error| Problem::from(error).of_input(&id.0))?, &id.0)?;
-    Ok(messages::answer(&address, number, &id.0, duplicate))
+    messages::take(&app, &address, &id.0, Record::Answered(verdict)).await
 }
 
 /// What somebody says to a question.

@@ -6,7 +6,7 @@
 use super::body::{self, Fields, wrong_type};
 use super::name::Address;
 use super::problem::Problem;
-use super::server::{AppState, ThreadPath};
+use super::server::{App, AppState, ThreadPath};
 use super::shards::Shards;
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Json, Response};
 use base64::Engine as _;
 use serde_json::{Value, json};
 use slackwater_core::effect::Outcome;
-use slackwater_core::id::{InputId, Number};
+use slackwater_core::id::InputId;
 use slackwater_core::record::{Content, Message, Origin, Record};
 
 /// How long a sender's id may be, in characters.
@@ -31,9 +31,7 @@ pub(super) async fn post(
     let read = body::read(&app, &headers, body, app.config.limits.message_bytes_max).await?;
     let message = message(&read.bytes, &headers, origin, address.name.clone())?;
     let id = message.id.0.clone();
-    let taken = app.shards.submit(address.thread, Record::Message(message)).await;
-    let (number, duplicate) = number(taken.map_err(|error| Problem::from(error).of_input(&id))?, &id)?;
-    Ok(answer(&address, number, &id, duplicate))
+    take(&app, &address, &id, Record::Message(message)).await
 }
 
 /// Reads a message.
@@ -157,19 +155,16 @@ fn data(fields: &mut Fields) -> Result<String, Problem> {
     }
 }
 
-/// The number of an input that was taken, and whether it had been before.
-pub(super) fn number(outcome: Outcome, id: &str) -> Result<(Number, bool), Problem> {
-    match outcome {
-        Outcome::Taken(number) => Ok((number, false)),
-        Outcome::Duplicate(number) => Ok((number, true)),
-        Outcome::Refused(refusal) => Err(Problem::refused(refusal).of_input(id)),
-        Outcome::Declined(declined) => Err(Problem::declined(declined).of_input(id)),
-    }
-}
-
-/// What the sender of an input that was taken is told: 201, or 200 if it had been taken before.
-pub(super) fn answer(address: &Address, number: Number, id: &str, duplicate: bool) -> Response {
+/// Takes an input of a thread. Its sender is told 201, or 200 if it had been taken before.
+pub(super) async fn take(app: &App, address: &Address, id: &str, record: Record) -> Result<Response, Problem> {
+    let outcome = app.shards.submit(address.thread, record).await;
+    let (number, duplicate) = match outcome.map_err(|error| Problem::from(error).of_input(id))? {
+        Outcome::Taken(number) => (number, false),
+        Outcome::Duplicate(number) => (number, true),
+        Outcome::Refused(refusal) => return Err(Problem::refused(refusal).of_input(id)),
+        Outcome::Declined(declined) => return Err(Problem::declined(declined).of_input(id)),
+    };
     let status = if duplicate { StatusCode::OK } else { StatusCode::CREATED };
     let body = json!({"thread": address.thread.to_string(), "number": number, "id": id, "duplicate": duplicate});
-    (status, Json(body)).into_response()
+    Ok((status, Json(body)).into_response())
 }

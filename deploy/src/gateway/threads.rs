@@ -139,7 +139,5 @@ async fn wish(
     let id = messages::input_id(&mut fields, headers)?;
     let record = record(&mut fields, id.clone(), origin)?;
     fields.finish(fields_known)?;
-    let taken = app.shards.submit(address.thread, record).await;
-    let (number, duplicate) = messages::number(taken.map_err(|error| Problem::from(error).of_input(&id.0))?, &id.0)?;
-    Ok(messages::answer(address, number, &id.0, duplicate))
+    messages::take(app, address, &id.0, record).await
 }
