@@ -235,7 +235,9 @@ impl<'a> Play<'a> {
     fn told(&mut self, told: ToGateway) {
         match &told {
             ToGateway::Answer(_, Outcome::Taken(_)) => self.answers += 1,
-            ToGateway::Chunk(Chunk { part, .. }) => self.chunks += u64::from(*part != Part::Started),
+            ToGateway::Chunks(chunks) => {
+                self.chunks += chunks.iter().filter(|chunk| chunk.part != Part::Started).count() as u64;
+            }
             ToGateway::Awake(change) => self.awake += change,
             _ => {}
         }
@@ -321,10 +323,10 @@ pub fn submit(thread: ThreadId, record: Record, request: u64, gateway: &Inside<F
 pub fn answer(prompt: &Prompt, text: &str, call: Option<Block>, model: &Inside<FromModel, ToModel>) {
     let &Prompt { thread, seen, .. } = prompt;
     let send = |item| model.send.send(item).expect("the shard runs");
-    send(FromModel::Chunk(Chunk { thread, seen, part: Part::Started }));
-    for piece in pieces(text) {
-        send(FromModel::Chunk(Chunk { thread, seen, part: Part::Text(piece.to_owned()) }));
-    }
+    let chunk = |part| Chunk { thread, seen, part };
+    send(FromModel::Chunks(vec![chunk(Part::Started)]));
+    // An adapter sends as one item what one read of its connection holds, and here all is there at once.
+    send(FromModel::Chunks(pieces(text).map(|piece| chunk(Part::Text(piece.to_owned()))).collect()));
     let blocks = std::iter::once(Block::Text(text.to_owned())).chain(call).collect();
     let usage = Usage { input_tokens: 250 * seen, output_tokens: 250, cached_tokens: 200 * seen };
     let model = "bench".to_owned();
@@ -340,7 +342,7 @@ pub fn turn_of(told: ToGateway) -> Option<u32> {
             ends.then(|| agent_of(thread))
         }
         ToGateway::Output(Output { shown: Shown::Failure { message, .. }, .. }) => unreachable!("{message}"),
-        ToGateway::Answer(_, Outcome::Taken(_)) | ToGateway::Output(_) | ToGateway::Chunk(_) | ToGateway::Awake(_) => {
+        ToGateway::Answer(_, Outcome::Taken(_)) | ToGateway::Output(_) | ToGateway::Chunks(_) | ToGateway::Awake(_) => {
             None
         }
         other => unreachable!("an input was not taken, or nobody asked: {other:?}"),

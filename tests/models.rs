@@ -14,7 +14,7 @@ use slackwater::model::{self, Config, Limits, Provider, Secret};
 use slackwater_core::effect::Prompt;
 use slackwater_core::history::{Answered, AnsweredBy, Event, Item};
 use slackwater_core::id::{CallId, ThreadId};
-use slackwater_core::port::{Chunk, FromModel, Part, ToModel};
+use slackwater_core::port::{FromModel, Part, ToModel};
 use slackwater_core::record::{Block, Bounds, Completion, Content, End, Failure, FailureClass, Record, Terms};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -143,11 +143,11 @@ async fn asked(config: &Config, items: Vec<Item>, cut: bool) -> (Record, Vec<Par
     let mut parts = Vec::new();
     loop {
         match from.next().await.unwrap() {
-            FromModel::Chunk(Chunk { part, .. }) => {
-                if cut && matches!(part, Part::Text(_)) {
+            FromModel::Chunks(chunks) => {
+                if cut && chunks.iter().any(|chunk| matches!(chunk.part, Part::Text(_))) {
                     to.put(ToModel::Cut { thread, seen });
                 }
-                parts.push(part);
+                parts.extend(chunks.into_iter().map(|chunk| chunk.part));
             }
             FromModel::Answer(arrival) => return (arrival.record, parts),
         }

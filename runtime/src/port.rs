@@ -98,8 +98,9 @@ pub enum ToModel {
 /// What the model sends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FromModel {
-    /// A piece of a completion that is still streaming. Not journaled.
-    Chunk(Chunk),
+    /// Pieces of completions that are still streaming, each prompt's oldest first: those that the provider sent together are
+    /// one item. Not journaled.
+    Chunks(Vec<Chunk>),
     /// The prompt's one answer: `Record::Completion` or `Record::Failure`. After a completion that took too much of the model's
     /// window, once more with `Record::Compact`. Boxed, because the pieces of it are many and small.
     Answer(Box<Arrival>),
@@ -175,8 +176,8 @@ pub enum ToGateway {
     Answer(Ticket, Outcome),
     /// A numbered output.
     Output(Output),
-    /// A piece of a completion that is still streaming.
-    Chunk(Chunk),
+    /// Pieces of completions that are still streaming, each prompt's oldest first.
+    Chunks(Vec<Chunk>),
     /// The answer to a query.
     Reply(Ticket, Reply),
     /// By how much the number of threads in memory has changed. Changes of several shards add up.
@@ -316,7 +317,7 @@ impl ToGateway {
     pub fn is_for(&self, gateway: u32) -> bool {
         match self {
             ToGateway::Answer(ticket, _) | ToGateway::Reply(ticket, _) => ticket.gateway == gateway,
-            ToGateway::Output(_) | ToGateway::Chunk(_) | ToGateway::Awake(_) => true,
+            ToGateway::Output(_) | ToGateway::Chunks(_) | ToGateway::Awake(_) => true,
         }
     }
 }
@@ -377,7 +378,7 @@ impl FromModel {
     pub fn into_answer(self) -> Option<Arrival> {
         match self {
             FromModel::Answer(arrival) => Some(*arrival),
-            FromModel::Chunk(_) => None,
+            FromModel::Chunks(_) => None,
         }
     }
 
@@ -385,15 +386,15 @@ impl FromModel {
     pub fn arrival(&mut self) -> Option<&mut Arrival> {
         match self {
             FromModel::Answer(arrival) => Some(arrival),
-            FromModel::Chunk(_) => None,
+            FromModel::Chunks(_) => None,
         }
     }
 
-    /// The piece of a completion, if it is one.
-    pub fn into_chunk(self) -> Option<Chunk> {
+    /// The pieces of completions, if it is any.
+    pub fn into_chunks(self) -> Option<Vec<Chunk>> {
         match self {
             FromModel::Answer(_) => None,
-            FromModel::Chunk(chunk) => Some(chunk),
+            FromModel::Chunks(chunks) => Some(chunks),
         }
     }
 }

@@ -83,7 +83,7 @@ impl FakeShard {
 
     /// Sends a piece of a completion.
     pub(crate) fn chunk(&self, thread: ThreadId, seen: Number, part: Part) {
-        self.tell(ToGateway::Chunk(Chunk { thread, seen, part }));
+        self.tell(ToGateway::Chunks(vec![Chunk { thread, seen, part }]));
     }
 
     /// Lets something happen to a thread.

@@ -259,7 +259,7 @@ impl World {
                     ToGateway::Output(output) => {
                         assert!(output.id.number <= self.last(output.thread), "durable_before_act");
                     }
-                    ToGateway::Chunk(_) | ToGateway::Reply(..) => {}
+                    ToGateway::Chunks(_) | ToGateway::Reply(..) => {}
                     ToGateway::Awake(change) => self.awake += change,
                 }
             }

@@ -379,9 +379,11 @@ impl State {
                     buffer.push(Live::Output(output.clone()));
                 }
             }
-            ToGateway::Chunk(chunk) => {
-                for buffer in self.subscribers.get(&chunk.thread).into_iter().flatten() {
-                    buffer.push(Live::Chunk(chunk.clone()));
+            ToGateway::Chunks(chunks) => {
+                for chunk in chunks {
+                    for buffer in self.subscribers.get(&chunk.thread).into_iter().flatten() {
+                        buffer.push(Live::Chunk(chunk.clone()));
+                    }
                 }
             }
         }

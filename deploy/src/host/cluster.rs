@@ -86,5 +86,5 @@ pub fn shard<'a, L: Place<'a>>(
     to_tool.complete(tool);
     to_timer.complete(timer);
     to_posts.complete(posts);
-    (gateway, chunks.map(q!(|chunk| ToGateway::Chunk(chunk))))
+    (gateway, chunks.map(q!(|chunks| ToGateway::Chunks(chunks))))
 }

@@ -159,7 +159,7 @@ macro_rules! run_shard {
         let posts = $crate::port::loopback();
         let mut outputs = $generated::shard::EmbeddedOutputs {
             appends: |batch| journal.1.put($crate::slackwater_core::port::ToJournal::Append(batch)),
-            chunks: |chunk| gateway.1.put($crate::slackwater_core::port::ToGateway::Chunk(chunk)),
+            chunks: |chunks| gateway.1.put($crate::slackwater_core::port::ToGateway::Chunks(chunks)),
             queries: |query| journal.1.put($crate::slackwater_core::port::ToJournal::query(query)),
             to_gateway: |told| gateway.1.put(told),
             to_journal: |asked| journal.1.put(asked),

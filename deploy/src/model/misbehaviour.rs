@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-use super::tests::{answer, completion, failure, prompt, quick, user};
+use super::tests::{answer, completion, failure, prompt, quick, streamed_parts, user};
 use super::*;
 use crate::catalog::Catalog;
 use axum::Router;
@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
-use slackwater_core::port::{FromModel, Part, ToModel};
+use slackwater_core::port::{Chunk, FromModel, Part, ToModel};
 use slackwater_core::record::{Bounds, Record};
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -134,9 +134,10 @@ async fn play(acts: impl Fn(bool) -> Vec<Act>) -> Vec<(Record, Vec<Part>, Provid
         // The runtime goes on: the next prompt's answer is the next thing that comes.
         provider.acts.lock().unwrap().clear();
         to.put(ToModel::Prompt(Prompt { seen: 2, ..prompt([user(1, "hello")]) }));
-        assert!(
-            matches!(from.next().await, Some(FromModel::Chunk(chunk)) if (chunk.seen, &chunk.part) == (2, &Part::Started))
-        );
+        assert!(matches!(
+            from.next().await,
+            Some(FromModel::Chunks(chunks)) if matches!(&chunks[..], [Chunk { seen: 2, part: Part::Started, .. }])
+        ));
         let next = completion(answer(&mut from).await.0);
         assert_eq!((next.seen, &next.blocks[..]), (2, &[Block::Text("Hello.".into())][..]));
         told.push((record, parts, provider));
@@ -265,7 +266,7 @@ async fn a_cut_ends_the_request() {
         to.put(ToModel::Prompt(asked.clone()));
         let text = Part::Text("Hello.".into());
         for part in [Part::Started, text] {
-            assert!(matches!(from.next().await, Some(FromModel::Chunk(chunk)) if chunk.part == part));
+            assert_eq!(streamed_parts(&mut from).await, [part]);
         }
         to.put(ToModel::Cut { thread: asked.thread, seen: asked.seen });
         let completion = completion(answer(&mut from).await.0);

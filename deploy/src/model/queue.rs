@@ -10,7 +10,7 @@ use super::{Answer, Limits, Model, ModelError, Piece, Request, Sink};
 use crate::catalog::{Catalog, ToolSpec};
 use crate::port::{self, FromAdapter, Inside, ToAdapter};
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Future, poll_fn};
 use futures::stream::{FuturesUnordered, StreamExt};
 use slackwater_core::effect::Prompt;
 use slackwater_core::history::EVENT_TOOL;
@@ -23,7 +23,8 @@ use slackwater_core::tools::BUILT_IN;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, oneshot};
 
@@ -216,13 +217,15 @@ struct SoFar {
     text: String,
     usage: Usage,
     streamed: bool,
+    /// What came since the model last waited: it goes on as one item.
+    chunks: Vec<Chunk>,
 }
 
 impl Ask {
     /// Answers one prompt, after as many attempts as it takes and is allowed, or as soon as it is cut.
     async fn answered(self: Arc<Self>, request: Request, stopped: oneshot::Receiver<()>) -> Key {
         let key = (request.prompt.thread, request.prompt.seen);
-        self.chunk(key, Part::Started);
+        self.stream(vec![chunk(key, Part::Started)]);
         let so_far = Arc::new(Mutex::new(SoFar::default()));
         let bounds = request.prompt.bounds;
         let record = tokio::select! {
@@ -266,7 +269,7 @@ impl Ask {
                 Err(error) => error,
             };
             if taken(so_far).streamed {
-                self.chunk(key, Part::Void);
+                self.stream(vec![chunk(key, Part::Void)]);
             }
             if !error.may_pass() || request.attempt >= self.limits.attempts_max {
                 tracing::warn!(thread = %key.0, class = ?error.class, attempts = request.attempt, "prompt failed: {error}");
@@ -281,11 +284,22 @@ impl Ask {
     }
 
     async fn attempt(self: &Arc<Self>, request: &Request, so_far: &Arc<Mutex<SoFar>>) -> Result<Answer, ModelError> {
-        let mut sink = self.sink((request.prompt.thread, request.prompt.seen), so_far.clone());
+        let mut sink = sink((request.prompt.thread, request.prompt.seen), so_far.clone());
         let limit = Duration::from_millis(self.limits.attempt_timeout_ms);
         // A model of the user's own may panic; that ends its prompt and nothing else.
         let answer = AssertUnwindSafe(async { self.model.complete(request, &mut sink).await }).catch_unwind();
-        match tokio::time::timeout(limit, answer).await {
+        let mut answer = pin!(answer);
+        // Whenever the model waits or has ended, what it has streamed meanwhile is sent: one read of a connection often holds
+        // several pieces, and none is held back.
+        let streaming = poll_fn(|context| {
+            let polled = answer.as_mut().poll(context);
+            let chunks = std::mem::take(&mut locked(so_far).chunks);
+            if !chunks.is_empty() {
+                self.stream(chunks);
+            }
+            polled
+        });
+        match tokio::time::timeout(limit, streaming).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(ModelError::new(
                 FailureClass::Fatal,
@@ -298,28 +312,9 @@ impl Ask {
         }
     }
 
-    fn sink(self: &Arc<Self>, key: Key, so_far: Arc<Mutex<SoFar>>) -> Sink {
-        let ask = self.clone();
-        Sink::new(move |piece| {
-            let mut so_far = so_far.lock().unwrap_or_else(PoisonError::into_inner);
-            match piece {
-                Piece::Text(text) => {
-                    so_far.streamed = true;
-                    so_far.text.push_str(&text);
-                    ask.chunk(key, Part::Text(text));
-                }
-                Piece::Reasoning(text) => {
-                    so_far.streamed = true;
-                    ask.chunk(key, Part::Reasoning(text));
-                }
-                Piece::Usage(usage) => so_far.usage = usage,
-            }
-        })
-    }
-
-    fn chunk(&self, (thread, seen): Key, part: Part) {
+    fn stream(&self, chunks: Vec<Chunk>) {
         // When the flow is gone the queue stops by itself.
-        let _ = self.send.send(FromModel::Chunk(Chunk { thread, seen, part }));
+        let _ = self.send.send(FromModel::Chunks(chunks));
     }
 
     fn answer(&self, thread: ThreadId, record: Record) {
@@ -328,8 +323,35 @@ impl Ask {
     }
 }
 
+/// Where a model's pieces are kept until it waits.
+fn sink(key: Key, so_far: Arc<Mutex<SoFar>>) -> Sink {
+    Sink::new(move |piece| {
+        let mut so_far = locked(&so_far);
+        match piece {
+            Piece::Text(text) => {
+                so_far.streamed = true;
+                so_far.text.push_str(&text);
+                so_far.chunks.push(chunk(key, Part::Text(text)));
+            }
+            Piece::Reasoning(text) => {
+                so_far.streamed = true;
+                so_far.chunks.push(chunk(key, Part::Reasoning(text)));
+            }
+            Piece::Usage(usage) => so_far.usage = usage,
+        }
+    })
+}
+
+fn chunk((thread, seen): Key, part: Part) -> Chunk {
+    Chunk { thread, seen, part }
+}
+
+fn locked(so_far: &Mutex<SoFar>) -> MutexGuard<'_, SoFar> {
+    so_far.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn taken(so_far: &Mutex<SoFar>) -> SoFar {
-    std::mem::take(&mut *so_far.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(&mut *locked(so_far))
 }
 
 /// The completion of a prompt that was cut.

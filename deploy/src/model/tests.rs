@@ -8,7 +8,7 @@ use crate::port::{FromAdapter, ToAdapter};
 use futures::StreamExt;
 use slackwater_core::history::{Answered, AnsweredBy, Event, History, Item};
 use slackwater_core::id::{CallId, ThreadId};
-use slackwater_core::port::{Chunk, FromModel, Part, ToModel};
+use slackwater_core::port::{FromModel, Part, ToModel};
 use slackwater_core::record::{Bounds, CompactWhy, Completion, Content, Failure, Record, Terms};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ pub(super) async fn answer(from: &mut FromAdapter<FromModel>) -> (Record, Vec<Pa
     let mut parts = Vec::new();
     loop {
         match from.next().await.unwrap() {
-            FromModel::Chunk(Chunk { part, .. }) => parts.push(part),
+            FromModel::Chunks(chunks) => parts.extend(chunks.into_iter().map(|chunk| chunk.part)),
             FromModel::Answer(arrival) => {
                 assert_eq!(arrival.ticket, None);
                 assert!(arrival.at_ms > 1_600_000_000_000);
@@ -67,13 +67,21 @@ pub(super) fn failure(record: Record) -> Failure {
     }
 }
 
+/// The pieces of the one prompt under way that come next.
+pub(super) async fn streamed_parts(from: &mut FromAdapter<FromModel>) -> Vec<Part> {
+    match from.next().await {
+        Some(FromModel::Chunks(chunks)) => chunks.into_iter().map(|chunk| chunk.part).collect(),
+        other => panic!("expected pieces, got {other:?}"),
+    }
+}
+
 /// Asserts that the adapter says nothing more, by asking something else and getting nothing but its answer.
 pub(super) async fn nothing_more(from: &mut FromAdapter<FromModel>, to: &ToAdapter<ToModel>) {
     let last = Prompt { thread: thread(99), ..prompt([user(1, "last")]) };
     to.put(ToModel::Prompt(last));
     loop {
         match from.next().await.unwrap() {
-            FromModel::Chunk(chunk) => assert_eq!(chunk.thread, thread(99)),
+            FromModel::Chunks(chunks) => assert!(chunks.iter().all(|chunk| chunk.thread == thread(99))),
             FromModel::Answer(arrival) => return assert_eq!(arrival.thread, thread(99)),
         }
     }
@@ -156,16 +164,14 @@ async fn a_cut_at_any_chunk_keeps_exactly_the_text_so_far() {
     for words in 0..=50_usize {
         let asked = Prompt { seen: words as u64 + 1, ..prompt([user(1, "count")]) };
         to.put(ToModel::Prompt(asked.clone()));
-        assert!(matches!(from.next().await, Some(FromModel::Chunk(Chunk { part: Part::Started, .. }))));
+        assert_eq!(streamed_parts(&mut from).await, [Part::Started]);
         let mut streamed = String::new();
         for _ in 0..words {
             go.add_permits(1);
-            from.next().await.unwrap();
-            let Some(FromModel::Chunk(Chunk { part: Part::Text(text), seen, .. })) = from.next().await else {
-                panic!("expected text")
-            };
-            assert_eq!(seen, asked.seen);
-            streamed.push_str(&text);
+            // What it streams before it waits again is one item.
+            let parts = streamed_parts(&mut from).await;
+            let [Part::Reasoning(_), Part::Text(text)] = &parts[..] else { panic!("expected text, got {parts:?}") };
+            streamed.push_str(text);
         }
         to.put(ToModel::Cut { thread: asked.thread, seen: asked.seen });
         to.put(ToModel::Cut { thread: asked.thread, seen: asked.seen });

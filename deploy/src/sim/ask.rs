@@ -47,7 +47,7 @@ impl World<'_> {
             ToWorld::Gateway(ToGateway::Answer(ticket, outcome)) => self.acknowledge(ticket, outcome)?,
             ToWorld::Gateway(ToGateway::Output(output)) => promise::output(&self.view, &output)?,
             ToWorld::Gateway(ToGateway::Awake(change)) => self.threads_awake += change,
-            ToWorld::Gateway(ToGateway::Chunk(_) | ToGateway::Reply(..)) => {}
+            ToWorld::Gateway(ToGateway::Chunks(_) | ToGateway::Reply(..)) => {}
         }
         Ok(())
     }

@@ -20,10 +20,10 @@ where
 }
 
 /// Tells a model's answers from the pieces that it streams.
-pub fn from_model<'a, L>(model: Port<FromModel, L>) -> (Port<Arrival, L>, Port<Chunk, L>)
+pub fn from_model<'a, L>(model: Port<FromModel, L>) -> (Port<Arrival, L>, Port<Vec<Chunk>, L>)
 where
     L: Location<'a, DropConsistency = L> + TopLevel<'a>,
 {
     let (answers, chunks) = model.partition(q!(|item| item.is_answer()));
-    (answers.filter_map(q!(|item| item.into_answer())), chunks.filter_map(q!(|item| item.into_chunk())))
+    (answers.filter_map(q!(|item| item.into_answer())), chunks.filter_map(q!(|item| item.into_chunks())))
 }

@@ -49,8 +49,8 @@ pub struct Inputs<L> {
 pub struct Outputs<L> {
     /// For the gateway: answers and outputs.
     pub gateway: Port<ToGateway, L>,
-    /// For the gateway: pieces of completions.
-    pub chunks: Port<Chunk, L>,
+    /// For the gateway: pieces of completions, as many at a time as the model had.
+    pub chunks: Port<Vec<Chunk>, L>,
     /// For the journal: batches to append.
     pub appends: Port<Vec<Arrival>, L>,
     /// For the journal: threads to recall, threads that rest.

@@ -50,8 +50,8 @@ pub trait Operators {
     }
 
     /// The pieces in which a completion is shown while it streams: what is withheld from clients in
-    /// [`Operators::on_output`] must be withheld here, too.
-    fn on_chunk<'a, L: Place<'a>>(&self, chunks: Port<Chunk, L>) -> Port<Chunk, L> {
+    /// [`Operators::on_output`] must be withheld here, too. Pieces that were there at the same time come together, in their order.
+    fn on_chunk<'a, L: Place<'a>>(&self, chunks: Port<Vec<Chunk>, L>) -> Port<Vec<Chunk>, L> {
         chunks
     }
 }
