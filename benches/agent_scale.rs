@@ -136,8 +136,12 @@ async fn one(run: Run, arguments: &Arguments, directory: &Path) -> anyhow::Resul
         drive.turn(u32::MAX, drive::some_turn(), &corpus).await;
         measured.restart_s = begun.elapsed().as_secs_f64();
     } else {
-        let workload =
-            Workload { agents: arguments.agents, turns: arguments.turns, under_way_max: arguments.under_way };
+        let workload = Workload {
+            agents: arguments.agents,
+            turns: arguments.turns,
+            under_way_max: arguments.under_way,
+            sleep: false,
+        };
         let Done { elapsed, raw_bytes } = drive.run(workload, &corpus).await;
         measured = Measured { elapsed_s: elapsed.as_secs_f64(), raw_bytes, ..measured };
     }

@@ -3,17 +3,19 @@
 //! In: how many agents and turns, a corpus, a disk. Out: how long it took, and what was written. Always: everything goes
 //! through the ports that the real adapters use, chunks included; a reply that is not expected ends the benchmark.
 //!
-//! One thread plays gateway, model, tool and timer, and answers as soon as it is asked.
+//! One thread plays gateway, model and tool, and answers as soon as it is asked. The timers are the real ones.
 
 use crate::corpus::{Choices, Corpus};
+use slackwater::clock::Clock;
 use slackwater::host::embedded::{self, Adapters, Shard};
 use slackwater::host::memory::WARM_MAX_BYTES;
 use slackwater::journal::{Counters, Disk, Journal, JournalHandle, Options};
 use slackwater::port::{self, Inside};
+use slackwater::timer;
 use slackwater_core::effect::{Dispatch, Outcome, Output, Prompt, Shown};
 use slackwater_core::history::Item;
 use slackwater_core::id::{CallId, InputId, ThreadId, Ticket};
-use slackwater_core::port::{Chunk, FromGateway, FromModel, Part, ToGateway, ToModel, ToTimer, ToTool};
+use slackwater_core::port::{Chunk, FromGateway, FromModel, Part, ToGateway, ToModel, ToTool};
 use slackwater_core::record::*;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -23,6 +25,10 @@ pub const MESSAGE_LENGTH: usize = 180;
 pub const COMPLETION_LENGTH: usize = 1_100;
 pub const CHUNKS: usize = 12;
 pub const RESULT_LENGTH: usize = 340;
+
+/// The tool that every turn calls, and how long an agent sleeps that does.
+const BUILD: &str = "build";
+const TEN_YEARS: &str = r#"{"seconds":315360000}"#;
 
 /// How many items are taken from a port at a time.
 const TAKE_MAX: usize = 256;
@@ -34,6 +40,8 @@ pub struct Workload {
     pub turns: u32,
     /// How many agents have a turn under way at a time.
     pub under_way_max: usize,
+    /// Whether each agent sleeps for ten years in the end, so that it has a timer.
+    pub sleep: bool,
 }
 
 /// What was done.
@@ -52,7 +60,6 @@ pub struct Drive {
     pub gateway: Inside<FromGateway, ToGateway>,
     pub model: Inside<FromModel, ToModel>,
     tool: Inside<Arrival, ToTool>,
-    timer: Inside<Arrival, ToTimer>,
 }
 
 impl Drive {
@@ -62,16 +69,15 @@ impl Drive {
         let (from_gateway, to_gateway, gateway) = port::ends();
         let (from_model, to_model, model) = port::ends();
         let (from_tool, to_tool, tool) = port::ends();
-        let (from_timer, to_timer, timer) = port::ends();
         let shard = embedded::start(Adapters {
             gateway: (from_gateway, to_gateway),
             journal: (from_journal, to_journal),
             model: (from_model, to_model),
             tool: (from_tool, to_tool),
-            timer: (from_timer, to_timer),
+            timer: timer::start(&Clock::system()),
             warm_max_bytes: WARM_MAX_BYTES,
         })?;
-        Ok(Self { shard, journal, gateway, model, tool, timer })
+        Ok(Self { shard, journal, gateway, model, tool })
     }
 
     /// What the journal holds and has done.
@@ -87,7 +93,7 @@ impl Drive {
 
     /// Runs a workload until every agent has had its turns and left memory.
     pub async fn run(&mut self, workload: Workload, corpus: &Corpus) -> Done {
-        let Self { gateway, model, tool, timer, .. } = self;
+        let Self { gateway, model, tool, .. } = self;
         let mut play = Play::new(workload, corpus);
         let (mut told, mut prompts, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         let begun = Instant::now();
@@ -120,7 +126,6 @@ impl Drive {
                         ended = Instant::now();
                     }
                 },
-                Some(_) = timer.receive.recv() => unreachable!("nobody sleeps"),
             }
         }
         play.check();
@@ -213,10 +218,14 @@ impl<'a> Play<'a> {
         let calls = matches!(**newest, Item::User { .. });
         let turn = self.turns[agent as usize];
         let text = self.text(agent, turn, 1 + u64::from(calls), COMPLETION_LENGTH);
-        let call = calls.then(|| {
-            let arguments = arguments(agent, turn);
+        let call = match calls {
+            true => Some((BUILD, arguments(agent, turn))),
+            false if self.workload.sleep && turn + 1 == self.workload.turns => Some(("sleep", TEN_YEARS.to_owned())),
+            false => None,
+        };
+        let call = call.map(|(name, arguments)| {
             self.raw_bytes += arguments.len() as u64;
-            Block::Call { provider_id: provider_id(agent, turn), name: "build".to_owned(), arguments }
+            Block::Call { provider_id: provider_id(agent, turn), name: name.to_owned(), arguments }
         });
         answer(prompt, text, call, model);
     }
@@ -338,7 +347,8 @@ pub fn answer(prompt: &Prompt, text: &str, call: Option<Block>, model: &Inside<F
 pub fn turn_of(told: ToGateway) -> Option<u32> {
     match told {
         ToGateway::Output(Output { thread, shown: Shown::Turn { item, .. }, .. }) => {
-            let ends = matches!(&*item, Item::Assistant { blocks, .. } if blocks.len() == 1);
+            let builds = |block: &Block| matches!(block, Block::Call { name, .. } if name == BUILD);
+            let ends = matches!(&*item, Item::Assistant { blocks, .. } if !blocks.iter().any(builds));
             ends.then(|| agent_of(thread))
         }
         ToGateway::Output(Output { shown: Shown::Failure { message, .. }, .. }) => unreachable!("{message}"),

@@ -6,7 +6,7 @@
 //! the disk needs for one read.
 //!
 //! ```text
-//! cargo bench -p slackwater --bench sleepers -- [--agents N] [--turns T] [--json] [--plot FILE]
+//! cargo bench -p slackwater --bench sleepers -- [--agents N] [--turns T] [--timers] [--json] [--plot FILE]
 //! ```
 //!
 //! `benches/README.md` says what is on the path and what is not, and holds figures.
@@ -61,6 +61,9 @@ struct Arguments {
     /// Where the journals are written; a directory under `target/` without it.
     #[arg(long)]
     directory: Option<PathBuf>,
+    /// Each has a timer that runs for ten years.
+    #[arg(long)]
+    timers: bool,
     /// Only the waking.
     #[arg(long)]
     wake: bool,
@@ -123,7 +126,12 @@ async fn one(run: Run, arguments: &Arguments, directory: &Path) -> anyhow::Resul
     let mut measured = Measured::default();
     match run {
         Run::Make => {
-            let workload = Workload { agents: arguments.agents, turns: arguments.turns, under_way_max: 4_096 };
+            let workload = Workload {
+                agents: arguments.agents,
+                turns: arguments.turns,
+                under_way_max: 4_096,
+                sleep: arguments.timers,
+            };
             let Done { elapsed, raw_bytes } = drive.run(workload, &corpus).await;
             measured = Measured { elapsed_s: elapsed.as_secs_f64(), raw_bytes, ..measured };
             drive.tidy().await;
@@ -165,8 +173,8 @@ fn all(arguments: &Arguments) -> anyhow::Result<()> {
         sleep(arguments, &parent, figures)?;
     }
     let directory = tempfile::Builder::new().prefix("wakers").tempdir_in(&parent)?;
-    let made = child(Run::Make, WAKERS, WAKER_TURNS, directory.path())?;
-    let woken = child(Run::Wake, WAKERS, WAKER_TURNS, directory.path())?;
+    let made = child(Run::Make, (WAKERS, WAKER_TURNS, false), directory.path())?;
+    let woken = child(Run::Wake, (WAKERS, WAKER_TURNS, false), directory.path())?;
     let text = made.raw_bytes / u64::from(WAKERS);
     figures.head(&format!("{WAKES} cold wakes of threads of {text} bytes of text, page cache dropped"));
     let read = figures.show("disk_read_p50_us", vec![median(woken.reads_us.clone())], "us", None);
@@ -184,12 +192,13 @@ fn sleep(arguments: &Arguments, parent: &Path, figures: Figures) -> anyhow::Resu
     let (mut after_work, mut after_restart) = (Vec::new(), Vec::new());
     for agents in steps {
         let directory = tempfile::Builder::new().prefix("sleepers").tempdir_in(parent)?;
-        let made = child(Run::Make, agents, arguments.turns, directory.path())?;
+        let what = (agents, arguments.turns, arguments.timers);
+        let made = child(Run::Make, what, directory.path())?;
         let (mut cold, mut warm) = (Vec::new(), Vec::new());
         for _ in 0..arguments.repeats.max(1) {
             probe::forget_pages(directory.path())?;
-            cold.push(child(Run::Reopen, agents, arguments.turns, directory.path())?);
-            warm.push(child(Run::Reopen, agents, arguments.turns, directory.path())?);
+            cold.push(child(Run::Reopen, what, directory.path())?);
+            warm.push(child(Run::Reopen, what, directory.path())?);
         }
         let resident = |runs: &[Measured]| runs.iter().map(|run| run.resident_bytes as f64).collect::<Vec<_>>();
         after_work.push((f64::from(agents), made.resident_bytes as f64));
@@ -199,7 +208,8 @@ fn sleep(arguments: &Arguments, parent: &Path, figures: Figures) -> anyhow::Resu
         }
         let each = f64::from(agents);
         let raw = made.raw_bytes as f64 / each;
-        figures.head(&format!("{agents} agents of {} turns, {raw:.0} bytes of text each", arguments.turns));
+        let timers = if arguments.timers { ", a timer each" } else { "" };
+        figures.head(&format!("{agents} agents of {} turns, {raw:.0} bytes of text each{timers}", arguments.turns));
         figures.show(
             "completions_per_second_durable",
             vec![2.0 * each * f64::from(arguments.turns) / made.elapsed_s],
@@ -221,8 +231,8 @@ fn sleep(arguments: &Arguments, parent: &Path, figures: Figures) -> anyhow::Resu
     Ok(())
 }
 
-/// One part in a process of its own.
-fn child(run: Run, agents: u32, turns: u32, directory: &Path) -> anyhow::Result<Measured> {
+/// One part in a process of its own, with so many agents of so many turns, which have timers or not.
+fn child(run: Run, (agents, turns, timers): (u32, u32, bool), directory: &Path) -> anyhow::Result<Measured> {
     let kind = match run {
         Run::Make => "make",
         Run::Reopen => "reopen",
@@ -231,6 +241,7 @@ fn child(run: Run, agents: u32, turns: u32, directory: &Path) -> anyhow::Result<
     let output = Command::new(std::env::current_exe()?)
         .args(["--run", kind, "--agents", &agents.to_string(), "--turns", &turns.to_string(), "--directory"])
         .arg(directory)
+        .args(timers.then_some("--timers"))
         .stderr(std::process::Stdio::inherit())
         .output()?;
     anyhow::ensure!(output.status.success(), "the {kind} run ended with {}", output.status);

@@ -176,7 +176,7 @@ impl ThreadObserver for Watcher {
 
 /// Runs a workload until every agent has had its turns. To be called within a `LocalSet`.
 pub async fn run(workload: Workload, corpus: Corpus, built_in_tools: bool) -> Done {
-    let Workload { agents, turns, under_way_max } = workload;
+    let Workload { agents, turns, under_way_max, .. } = workload;
     let script = Arc::new(Script {
         corpus,
         turns: (0..agents).map(|_| AtomicU32::new(0)).collect(),

@@ -105,7 +105,7 @@ fn main() -> anyhow::Result<()> {
 /// One run in this process.
 async fn one(run: Run, arguments: &Arguments) -> anyhow::Result<Measured> {
     let corpus = Corpus::new(42, 16 << 20);
-    let workload = Workload { agents: arguments.agents, turns: arguments.turns, under_way_max: arguments.under_way };
+    let workload = Workload { agents: arguments.agents, turns: arguments.turns, under_way_max: arguments.under_way, sleep: false };
     let mut drive = match run {
         Run::Peer | Run::PeerBare => {
             let Done { elapsed, raw_bytes } = infinity::run(workload, corpus, run == Run::Peer).await;

@@ -8,7 +8,7 @@
 use super::batch;
 use super::body;
 use super::chain::{Source, Unread};
-use super::dictionary::{Dictionary, Packing};
+use super::dictionary::{Dictionary, LEARNT_FROM_BYTES, Packing};
 use super::disk::{Kind, number_of, of_kind, read_all};
 use super::format::{FRAME_HEAD, SEGMENT_HEAD, kind};
 use super::gather::{Gathered, leads_to};
@@ -24,7 +24,7 @@ use std::io;
 /// How much of the log is packed at a time, and of how many threads: a segment more than this at the most.
 const LOG_BYTES: u64 = 128 << 20;
 const LOG_THREADS: usize = 1 << 16;
-/// How many threads' records a dictionary is learnt from.
+/// How many threads a dictionary is learnt from first; more, if these say little.
 const SAMPLE_THREADS: usize = 256;
 /// After so many packs a new dictionary is learnt.
 const PACKS_A_DICTIONARY: usize = 64;
@@ -253,13 +253,21 @@ impl Keeper {
             self.packs_of_dictionary += 1;
             return Ok(self.dictionary.clone());
         }
-        let mut samples = Vec::new();
-        for &thread in stakes.keys().step_by((stakes.len() / SAMPLE_THREADS).max(1)) {
+        let (mut samples, mut bytes) = (Vec::new(), 0);
+        // From all over them, however many it takes.
+        let stride = (stakes.len() / SAMPLE_THREADS).max(1);
+        for &thread in (0..stride).flat_map(|offset| stakes.keys().skip(offset).step_by(stride)) {
+            if bytes >= LEARNT_FROM_BYTES {
+                break;
+            }
             self.stop_if_closing()?;
             let source = Source { disk: &*self.disk, dictionaries: &self.shared.dictionaries };
             let Some(entry) = self.shared.index.get(&thread) else { continue };
             if let Ok(gathered) = Gathered::gather(source, thread, entry, false) {
-                samples.extend(gathered.runs().into_iter().map(|(_, _, run)| run));
+                for (_, _, run) in gathered.runs() {
+                    bytes += run.bytes().len();
+                    samples.push(run);
+                }
             }
         }
         let pieces: Vec<&[u8]> = samples.iter().flat_map(|run| run.bytes().chunks(SAMPLE_BYTES)).collect();
