@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! cargo bench -p slackwater --bench scale -- [--shards 1,2,4] [--agents N] [--rounds N] [--seconds S] [--unpinned] [--dev]
-//!     [--json] [--plot FILE]
+//!     [--directory DIR] [--json] [--plot FILE]
 //! ```
 //!
 //! `benches/README.md` says what is on the path and what is not, and holds figures.
@@ -19,6 +19,7 @@ mod plot;
 use anyhow::Context as _;
 use clap::Parser;
 use futures::StreamExt as _;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::json;
 use slackwater::host::directory::shard_directory;
 use slackwater::host::plan;
@@ -79,6 +80,9 @@ struct Arguments {
     /// Locations that are not compiled for speed.
     #[arg(long)]
     dev: bool,
+    /// Where the journals are written, for as long as it takes [default: the temporary directory].
+    #[arg(long)]
+    directory: Option<PathBuf>,
     /// One line of JSON a figure.
     #[arg(long)]
     json: bool,
@@ -111,7 +115,10 @@ struct Running {
 
 impl Running {
     async fn start(arguments: &Arguments, cells: u32, shards: u32, client: &reqwest::Client) -> anyhow::Result<Self> {
-        let place = tempfile::tempdir()?;
+        let place = match &arguments.directory {
+            Some(directory) => tempfile::tempdir_in(directory)?,
+            None => tempfile::tempdir()?,
+        };
         let script = place.path().join("script.toml");
         std::fs::write(&script, SCRIPT)?;
         let mut command = Command::new(env!("CARGO_BIN_EXE_slackwater"));
@@ -213,12 +220,48 @@ async fn measure(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let at = |wanted: u32| rates.iter().find(|(shards, _)| *shards == wanted).map(|(_, rate)| *rate);
     if let (Some(one), Some(two)) = (at(1), at(2)) {
-        tell(arguments, "two_vs_one", two / one, "");
+        tell_with(arguments, "two_vs_one", two / one, "", Some(ceiling()?));
     }
     if let Some(path) = &arguments.plot {
         plot::write(path, "A cluster by its number of shards", ("shards", "1/s, us"), &lines)?;
     }
     hops(arguments, &client).await
+}
+
+/// How much more two processors of this machine do than one at something simple: texts are made, checked, kept and forgotten.
+fn ceiling() -> anyhow::Result<f64> {
+    let before = texts_checked(1)?;
+    let two = texts_checked(2)?;
+    Ok(2.0 * two / (before + texts_checked(1)?))
+}
+
+/// How many texts so many processors make and check in a second.
+fn texts_checked(processors: usize) -> anyhow::Result<f64> {
+    let allowed = sched_getaffinity(None)?;
+    let may_use = (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)).take(processors);
+    let threads: Vec<_> = may_use
+        .map(|processor| {
+            std::thread::spawn(move || {
+                let mut one = CpuSet::new();
+                one.set(processor);
+                sched_setaffinity(None, &one)?;
+                let (mut kept, mut sum, begun) = (vec![Vec::new(); 1 << 16], 0, Instant::now());
+                for count in 0_usize.. {
+                    if count % 1_024 == 0 && begun.elapsed() >= Duration::from_secs(1) {
+                        std::hint::black_box(sum);
+                        return anyhow::Ok(count as f64);
+                    }
+                    let place = count % kept.len();
+                    kept[place] = vec![count as u8; 700];
+                    sum ^= crc32c::crc32c(&kept[place]);
+                }
+                unreachable!("invariant: a second ends")
+            })
+        })
+        .collect();
+    let counts: anyhow::Result<Vec<f64>> =
+        threads.into_iter().map(|thread| thread.join().expect("invariant: counting does not panic")).collect();
+    Ok(counts?.into_iter().sum())
 }
 
 /// Completions a second with so many shards, and what else is seen meanwhile.
@@ -331,9 +374,14 @@ fn now_ms() -> u64 {
 }
 
 fn tell(arguments: &Arguments, measure: &str, value: f64, unit: &str) {
+    tell_with(arguments, measure, value, unit, None);
+}
+
+fn tell_with(arguments: &Arguments, measure: &str, value: f64, unit: &str, floor: Option<f64>) {
     if arguments.json {
-        println!("{}", json!({"measure": measure, "value": value, "unit": unit, "floor": null}));
+        println!("{}", json!({"measure": measure, "value": value, "unit": unit, "floor": floor}));
     } else {
-        println!("{measure:<32} {value:>12.2} {unit}");
+        let floor = floor.map(|floor| format!("(the machine: {floor:.2})")).unwrap_or_default();
+        println!("{measure:<32} {value:>12.2} {unit} {floor}");
     }
 }
