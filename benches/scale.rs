@@ -1,32 +1,44 @@
 //! The benchmark of a cluster: completions a second with one shard and with more, and what the hops cost.
 //!
-//! In: numbers of shards. Out: figures, as a table with a plot or as one line of JSON each. Always: real processes, placed by
-//! `slackwater cluster up`; completions are counted in the journals, by the time that each was received.
+//! In: numbers of shards. Out: figures, as a table or as one line of JSON each, and a plot. Always: real processes, placed by
+//! `slackwater cluster up --pin`; completions are counted in the journals, by the time that each was received; different
+//! numbers of shards alternate, and medians are shown.
 //!
 //! ```text
-//! cargo bench -p slackwater --bench scale -- [--shards 1,2] [--agents N] [--seconds S] [--dev] [--json]
+//! cargo bench -p slackwater --bench scale -- [--shards 1,2,4] [--agents N] [--rounds N] [--seconds S] [--unpinned] [--dev]
+//!     [--directory DIR] [--json] [--plot FILE]
 //! ```
 //!
 //! `benches/README.md` says what is on the path and what is not, and holds figures.
 
 #![allow(clippy::print_stdout, reason = "figures are the output")]
 
+#[path = "plot.rs"]
+mod plot;
+
 use anyhow::Context as _;
 use clap::Parser;
 use futures::StreamExt as _;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::json;
 use slackwater::host::directory::shard_directory;
+use slackwater::host::plan;
 use slackwater::journal::{FileDisk, Journal, Options};
 use slackwater::placement::{Placement, VIRTUAL_SHARDS};
 use slackwater_core::id::Ticket;
 use slackwater_core::port::{FromJournal, Query, Reply, ToJournal};
 use slackwater_core::record::Record;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// An agent that asks the same thing again and again: each completion makes a call that its thread answers itself.
+/// An agent that asks the same thing again and again: each completion makes a call that its thread answers itself. And one that
+/// says hello.
 const SCRIPT: &str = r#"
+[[rule]]
+when = { message_contains = "hello" }
+say = "Hello."
+
 [[rule]]
 say = "I look who is there, and then I look again."
 call = [{ tool = "list_children", arguments = {} }]
@@ -41,30 +53,57 @@ const LAUNCH_MAX: Duration = Duration::from_secs(3_600);
 /// How often a hop is measured.
 const HOPS: usize = 2_000;
 
+/// The pause between two messages of somebody who says hello while the agents work.
+const HELLO_PAUSE: Duration = Duration::from_millis(20);
+
 /// Completions a second of a cluster, by number of shards.
 #[derive(Clone, Debug, Parser)]
 struct Arguments {
     /// Numbers of shards.
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     shards: Vec<u32>,
-    /// How many agents.
-    #[arg(long, default_value_t = 256)]
+    /// How many agents, whatever the number of shards.
+    #[arg(long, default_value_t = 1_024)]
     agents: usize,
-    /// How long completions are counted.
+    /// How often each number of shards is measured, in turn.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// How long completions are counted each time.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
     /// The port of the first gateway.
     #[arg(long, default_value_t = 17_170)]
     port: u16,
+    /// No shard is bound to a processor.
+    #[arg(long)]
+    unpinned: bool,
     /// Locations that are not compiled for speed.
     #[arg(long)]
     dev: bool,
+    /// Where the journals are written, for as long as it takes [default: the temporary directory].
+    #[arg(long)]
+    directory: Option<PathBuf>,
     /// One line of JSON a figure.
     #[arg(long)]
     json: bool,
+    /// Draw rate and latency by number of shards into this file.
+    #[arg(long)]
+    plot: Option<PathBuf>,
     /// What cargo adds.
     #[arg(long, hide = true)]
     bench: bool,
+}
+
+/// What was measured of one cluster.
+#[derive(Clone, Copy)]
+struct Run {
+    per_second: f64,
+    /// From a message to its acknowledgement.
+    hello_p50_us: f64,
+    hello_p99_us: f64,
+    /// How many processors' time the gateway took, and each shard on average.
+    gateway_cores: f64,
+    shard_cores: f64,
 }
 
 /// A cluster that runs. It ends when this is dropped.
@@ -76,7 +115,10 @@ struct Running {
 
 impl Running {
     async fn start(arguments: &Arguments, cells: u32, shards: u32, client: &reqwest::Client) -> anyhow::Result<Self> {
-        let place = tempfile::tempdir()?;
+        let place = match &arguments.directory {
+            Some(directory) => tempfile::tempdir_in(directory)?,
+            None => tempfile::tempdir()?,
+        };
         let script = place.path().join("script.toml");
         std::fs::write(&script, SCRIPT)?;
         let mut command = Command::new(env!("CARGO_BIN_EXE_slackwater"));
@@ -85,6 +127,9 @@ impl Running {
         command.arg("--listen").arg(format!("127.0.0.1:{}", arguments.port)).current_dir(place.path());
         if !arguments.dev {
             command.arg("--release");
+        }
+        if !arguments.unpinned {
+            command.arg("--pin");
         }
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
         let mut running = Self { child, place, port: arguments.port };
@@ -103,8 +148,23 @@ impl Running {
         format!("http://127.0.0.1:{}{path}", self.port + cell)
     }
 
-    fn data(&self) -> std::path::PathBuf {
+    fn data(&self) -> PathBuf {
         self.place.path().join("data")
+    }
+
+    /// How long the gateway and the shards have had a processor, in seconds.
+    fn processor_s(&self) -> anyhow::Result<(f64, f64)> {
+        let state = plan::running(&self.data())?.context("the cluster does not run")?;
+        let (mut gateway, mut shards) = (0.0, 0.0);
+        for process in state.cells.iter().flat_map(|cell| &cell.processes) {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.process))?;
+            // proc(5): the name is in parentheses, and 11 fields after it the time of the user and then the system's.
+            let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+            let ticks: u64 = fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+            let of = if process.name.starts_with("gateway") { &mut gateway } else { &mut shards };
+            *of += ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
+        }
+        Ok((gateway, shards))
     }
 
     fn stop(&mut self) -> anyhow::Result<()> {
@@ -130,28 +190,82 @@ fn main() -> anyhow::Result<()> {
 
 async fn measure(arguments: &Arguments) -> anyhow::Result<()> {
     let client = reqwest::Client::builder().no_proxy().build()?;
+    let mut runs = vec![Vec::new(); arguments.shards.len()];
+    for _ in 0..arguments.rounds {
+        for (shards, runs) in arguments.shards.iter().zip(&mut runs) {
+            runs.push(run(arguments, *shards, &client).await?);
+        }
+    }
+    let mut lines: Vec<plot::Line> =
+        ["completions a second", "message to acknowledgement, p50, us", "the same, p99, us"]
+            .map(|name| (name.to_owned(), Vec::new()))
+            .into();
     let mut rates = Vec::new();
-    for &shards in &arguments.shards {
-        let rate = rate(arguments, shards, &client).await?;
-        tell(arguments, &format!("completions_per_second_{shards}"), rate, "1/s");
+    for (&shards, runs) in arguments.shards.iter().zip(&runs) {
+        let told = |what: &str, of: fn(&Run) -> f64, unit: &str| {
+            let value = median(runs.iter().map(of).collect());
+            tell(arguments, &format!("{what}_{shards}"), value, unit);
+            value
+        };
+        let rate = told("completions_per_second", |run| run.per_second, "1/s");
+        let shown = [
+            rate,
+            told("message_p50_us", |run| run.hello_p50_us, "us"),
+            told("message_p99_us", |run| run.hello_p99_us, "us"),
+        ];
+        told("cores_of_a_shard", |run| run.shard_cores, "");
+        told("cores_of_the_gateway", |run| run.gateway_cores, "");
         rates.push((shards, rate));
+        lines.iter_mut().zip(shown).for_each(|((_, points), value)| points.push((f64::from(shards), value)));
     }
     let at = |wanted: u32| rates.iter().find(|(shards, _)| *shards == wanted).map(|(_, rate)| *rate);
     if let (Some(one), Some(two)) = (at(1), at(2)) {
-        tell(arguments, "two_vs_one", two / one, "");
+        tell_with(arguments, "two_vs_one", two / one, "", Some(ceiling()?));
     }
-    hops(arguments, &client).await?;
-    if !arguments.json {
-        let most = rates.iter().map(|(_, rate)| *rate).fold(1.0, f64::max);
-        for (shards, rate) in rates {
-            println!("{shards:>3} shards | {:<40} {rate:.0} completions/s", "#".repeat((rate / most * 40.0) as usize));
-        }
+    if let Some(path) = &arguments.plot {
+        plot::write(path, "A cluster by its number of shards", ("shards", "1/s, us"), &lines)?;
     }
-    Ok(())
+    hops(arguments, &client).await
 }
 
-/// Completions a second with so many shards.
-async fn rate(arguments: &Arguments, shards: u32, client: &reqwest::Client) -> anyhow::Result<f64> {
+/// How much more two processors of this machine do than one at something simple: texts are made, checked, kept and forgotten.
+fn ceiling() -> anyhow::Result<f64> {
+    let before = texts_checked(1)?;
+    let two = texts_checked(2)?;
+    Ok(2.0 * two / (before + texts_checked(1)?))
+}
+
+/// How many texts so many processors make and check in a second.
+fn texts_checked(processors: usize) -> anyhow::Result<f64> {
+    let allowed = sched_getaffinity(None)?;
+    let may_use = (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)).take(processors);
+    let threads: Vec<_> = may_use
+        .map(|processor| {
+            std::thread::spawn(move || {
+                let mut one = CpuSet::new();
+                one.set(processor);
+                sched_setaffinity(None, &one)?;
+                let (mut kept, mut sum, begun) = (vec![Vec::new(); 1 << 16], 0, Instant::now());
+                for count in 0_usize.. {
+                    if count % 1_024 == 0 && begun.elapsed() >= Duration::from_secs(1) {
+                        std::hint::black_box(sum);
+                        return anyhow::Ok(count as f64);
+                    }
+                    let place = count % kept.len();
+                    kept[place] = vec![count as u8; 700];
+                    sum ^= crc32c::crc32c(&kept[place]);
+                }
+                unreachable!("invariant: a second ends")
+            })
+        })
+        .collect();
+    let counts: anyhow::Result<Vec<f64>> =
+        threads.into_iter().map(|thread| thread.join().expect("invariant: counting does not panic")).collect();
+    Ok(counts?.into_iter().sum())
+}
+
+/// Completions a second with so many shards, and what else is seen meanwhile.
+async fn run(arguments: &Arguments, shards: u32, client: &reqwest::Client) -> anyhow::Result<Run> {
     let mut running = Running::start(arguments, 1, shards, client).await?;
     let sends = (0..arguments.agents).map(|agent| {
         let url = running.url(0, &format!("/v1/threads/agent-{agent}/messages"));
@@ -162,15 +276,35 @@ async fn rate(arguments: &Arguments, shards: u32, client: &reqwest::Client) -> a
         answer?.error_for_status()?;
     }
     tokio::time::sleep(WARM_UP).await;
-    let from_ms = now_ms();
-    tokio::time::sleep(Duration::from_secs(arguments.seconds)).await;
-    let to_ms = now_ms();
+    let (from_ms, begun, before) = (now_ms(), Instant::now(), running.processor_s()?);
+    let mut took_us = Vec::new();
+    while begun.elapsed() < Duration::from_secs(arguments.seconds) {
+        tokio::time::sleep(HELLO_PAUSE).await;
+        let url = running.url(0, &format!("/v1/threads/guest-{}/messages", took_us.len() % 16));
+        let said = Instant::now();
+        let answer = client.post(url).json(&json!({"text": "hello"})).send().await?.error_for_status()?;
+        answer.bytes().await?;
+        took_us.push(said.elapsed().as_nanos() as f64 / 1_000.0);
+    }
+    let (to_ms, lasted_s, after) = (now_ms(), begun.elapsed().as_secs_f64(), running.processor_s()?);
     running.stop()?;
     let mut completions = 0;
     for shard in 0..shards {
         completions += count(&shard_directory(&running.data(), shard), from_ms, to_ms).await?;
     }
-    Ok(completions as f64 * 1_000.0 / (to_ms - from_ms) as f64)
+    took_us.sort_unstable_by(f64::total_cmp);
+    Ok(Run {
+        per_second: completions as f64 * 1_000.0 / (to_ms - from_ms) as f64,
+        hello_p50_us: took_us[took_us.len() / 2],
+        hello_p99_us: took_us[took_us.len() * 99 / 100],
+        gateway_cores: (after.0 - before.0) / lasted_s,
+        shard_cores: (after.1 - before.1) / lasted_s / f64::from(shards),
+    })
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 /// The completions in a journal that came between two times.
@@ -230,10 +364,9 @@ async fn median_us(client: &reqwest::Client, url: &str) -> anyhow::Result<f64> {
     for _ in 0..HOPS {
         let begun = Instant::now();
         client.get(url).send().await?.bytes().await?;
-        took.push(begun.elapsed().as_nanos() as u64);
+        took.push(begun.elapsed().as_nanos() as f64 / 1_000.0);
     }
-    took.sort_unstable();
-    Ok(took[took.len() / 2] as f64 / 1_000.0)
+    Ok(median(took))
 }
 
 fn now_ms() -> u64 {
@@ -241,9 +374,14 @@ fn now_ms() -> u64 {
 }
 
 fn tell(arguments: &Arguments, measure: &str, value: f64, unit: &str) {
+    tell_with(arguments, measure, value, unit, None);
+}
+
+fn tell_with(arguments: &Arguments, measure: &str, value: f64, unit: &str, floor: Option<f64>) {
     if arguments.json {
-        println!("{}", json!({"measure": measure, "value": value, "unit": unit, "floor": null}));
+        println!("{}", json!({"measure": measure, "value": value, "unit": unit, "floor": floor}));
     } else {
-        println!("{measure:<32} {value:>12.2} {unit}");
+        let floor = floor.map(|floor| format!("(the machine: {floor:.2})")).unwrap_or_default();
+        println!("{measure:<32} {value:>12.2} {unit} {floor}");
     }
 }

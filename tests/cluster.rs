@@ -7,6 +7,8 @@
 
 #[path = "support/behaviour.rs"]
 mod behaviour;
+#[path = "cluster/demo.rs"]
+mod demo;
 #[path = "cluster/hosts.rs"]
 mod hosts;
 #[path = "support/kills.rs"]

@@ -5,6 +5,10 @@
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test that cannot go on should stop")]
 
+#[path = "export/images.rs"]
+mod images;
+
+use images::Buildah;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -55,4 +59,37 @@ fn an_export_has_a_program_and_an_image_for_each_location() {
         assert!(source.join(format!("{program}.rs")).is_file(), "{name}: its program is not generated");
     }
     assert_eq!(manifest["processes"]["slackwater::host::cluster::Gateway"]["ports"]["exposed-7070"]["port"], 7070);
+}
+
+#[test]
+#[ignore = "compiles the programs of a gateway and a shard with AWS's client for speed, which takes a quarter of an hour"]
+fn the_images_build_and_their_programs_start() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(buildah) = Buildah::found(place.path()) else { return };
+    let directory = place.path().join("ecs");
+    let output = export(&["--ecs", "--shards", "1"], &directory);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(Command::new("sh").arg(directory.join("build.sh")).status().unwrap().success());
+    let from = std::fs::read_to_string(directory.join("gateway.Dockerfile")).unwrap();
+    let base = from.lines().find_map(|line| line.strip_prefix("FROM ")).unwrap();
+    let suite = base.strip_prefix("debian:").and_then(|base| base.strip_suffix("-slim")).unwrap();
+    buildah.make_base(base, suite);
+    for name in ["gateway", "shard0"] {
+        let container = buildah.build(&directory, &format!("{name}.Dockerfile"), &format!("slackwater-{name}"));
+        let libraries = buildah.run(&["run", &container, "--", "ldd", "/usr/local/bin/location"]);
+        assert!(libraries.contains("libc.so.6") && !libraries.contains("not found"), "{libraries}");
+        let state = [
+            "run",
+            &container,
+            "--",
+            "sh",
+            "-c",
+            "id -u && stat -c %U /var/lib/slackwater && cat /etc/slackwater/cluster.toml",
+        ];
+        assert!(buildah.run(&state).starts_with("10001\nslackwater\n# The settings"));
+        // Outside ECS a location finds nobody: it starts, and says what it lacks.
+        let started = buildah.try_run(&["run", &container, "--", "/usr/local/bin/location"]);
+        let words = String::from_utf8_lossy(&started.stderr).into_owned();
+        assert!(!started.status.success() && words.contains("CLUSTER_NAME"), "{name}: {words}");
+    }
 }

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test that cannot go on should stop")]
 
+#[path = "seams/listen.rs"]
+mod listen;
 #[allow(dead_code, reason = "shared with the other flows")]
 #[path = "support/world.rs"]
 mod world;

@@ -33,6 +33,8 @@ hydro_lang::setup!();
 // Everything but the topology stands under `stageleft_runtime`: it is called by what Hydro generates and is no part of it, so
 // the staged copy of this crate leaves it out.
 #[cfg(stageleft_runtime)]
+mod allocator;
+#[cfg(stageleft_runtime)]
 pub mod capability;
 #[cfg(stageleft_runtime)]
 pub mod catalog;

@@ -15,6 +15,7 @@ use hydro_lang::prelude::*;
 use serde_json::Value;
 use slackwater::host::cluster::{Gateway, Shard, topology};
 use slackwater::host::plan::Plan;
+use slackwater::host::processor::PROCESSOR_VARIABLE;
 use slackwater::host::sidecar::{CELL_VARIABLE, DIRECTORY_VARIABLE, KNOWN_VARIABLE, SHARD_VARIABLE};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,6 +46,12 @@ pub(crate) fn shards(plan: &Plan, cell: usize) -> std::ops::Range<u32> {
     before as u32..(before + plan.cells[cell].shards_on.len()) as u32
 }
 
+/// The number of a shard among those of its machine.
+fn processor(plan: &Plan, shard: u32) -> usize {
+    let machines: Vec<usize> = plan.cells.iter().flat_map(|cell| cell.shards_on.iter().copied()).collect();
+    machines[..shard as usize].iter().filter(|machine| **machine == machines[shard as usize]).count()
+}
+
 /// Compiles the locations of a cell where that is needed, and joins them.
 pub(crate) async fn wire(plan: &Plan, cell: usize, known: &[u32]) -> anyhow::Result<Life> {
     let (ends, ended) = mpsc::unbounded_channel();
@@ -61,7 +68,10 @@ pub(crate) async fn wire(plan: &Plan, cell: usize, known: &[u32]) -> anyhow::Res
         let host = TrybuildHost::new(placed).display_name(name);
         let host = host.env(DIRECTORY_VARIABLE, directory).env(CELL_VARIABLE, cell.to_string());
         // Any flag at all switches to linking into one file, and only that works with this profile (tried).
-        if plan.release { host.profile("release").rustflags("-C opt-level=3") } else { host }
+        match plan.release {
+            true => host.profile("release").rustflags("-C opt-level=3").features(["jemalloc"]),
+            false => host,
+        }
     };
     let mut flow = FlowBuilder::new();
     let (gateway, cluster) = (flow.process::<Gateway>(), flow.cluster::<Shard>());
@@ -70,6 +80,7 @@ pub(crate) async fn wire(plan: &Plan, cell: usize, known: &[u32]) -> anyhow::Res
         .zip(&plan.cells[cell].shards_on)
         .map(|(shard, machine)| {
             let host = place(*machine, format!("shard {shard}")).env(SHARD_VARIABLE, shard.to_string());
+            let host = if plan.pin { host.env(PROCESSOR_VARIABLE, processor(plan, shard).to_string()) } else { host };
             if known.contains(&shard) { host.env(KNOWN_VARIABLE, "1") } else { host }
         })
         .collect();

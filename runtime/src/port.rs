@@ -191,6 +191,15 @@ pub enum FromGateway {
     Submit(Arrival),
     /// Answer a question about what is durable. Answered by [`ToGateway::Reply`].
     Query(Ticket, Query),
+    /// Somebody at this gateway begins to listen to a thread, or nobody does any more. Not answered: a question that follows
+    /// is about what was told before, and what is told after its answer is heard. Where gateway and shard are one process,
+    /// everything is told anyway.
+    Listen {
+        /// Which thread.
+        thread: ThreadId,
+        /// Whether somebody listens from now on.
+        on: bool,
+    },
 }
 
 /// A question about what is durable. It changes nothing and does not wake the thread.
@@ -332,7 +341,7 @@ impl FromGateway {
     pub fn into_submit(self) -> Option<Arrival> {
         match self {
             FromGateway::Submit(arrival) => Some(arrival),
-            FromGateway::Query(..) => None,
+            FromGateway::Query(..) | FromGateway::Listen { .. } => None,
         }
     }
 
@@ -340,7 +349,7 @@ impl FromGateway {
     pub fn arrival(&mut self) -> Option<&mut Arrival> {
         match self {
             FromGateway::Submit(arrival) => Some(arrival),
-            FromGateway::Query(..) => None,
+            FromGateway::Query(..) | FromGateway::Listen { .. } => None,
         }
     }
 
@@ -353,6 +362,7 @@ impl FromGateway {
     pub fn shard_by(&self, at: impl FnOnce(ThreadId) -> u32) -> u32 {
         let thread = match self {
             FromGateway::Submit(arrival) => Some(arrival.thread),
+            FromGateway::Listen { thread, .. } => Some(*thread),
             FromGateway::Query(_, Query::Threads { shard, .. }) => return *shard,
             FromGateway::Query(_, query) => query.thread(),
         };
@@ -362,7 +372,7 @@ impl FromGateway {
     /// The question, if it is one.
     pub fn into_query(self) -> Option<(Ticket, Query)> {
         match self {
-            FromGateway::Submit(_) => None,
+            FromGateway::Submit(_) | FromGateway::Listen { .. } => None,
             FromGateway::Query(ticket, query) => Some((ticket, query)),
         }
     }

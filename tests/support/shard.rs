@@ -146,6 +146,8 @@ impl FakeShard {
                 let reply = self.reply(query);
                 self.tell(ToGateway::Reply(ticket, reply));
             }
+            // It tells everything.
+            FromGateway::Listen { .. } => {}
         }
     }
 

@@ -108,6 +108,12 @@ pub(crate) struct Up {
     /// Compile the locations for speed: it takes minutes the first time
     #[arg(long)]
     release: bool,
+    /// Bind each shard to a processor of its own, as far as its machine has so many
+    #[arg(long)]
+    pin: bool,
+    /// End when the process ends that started this one
+    #[arg(long, hide = true)]
+    end_with_parent: bool,
 }
 
 #[derive(clap::Args)]

@@ -137,7 +137,8 @@ fn build_script(manifest: &Manifest) -> String {
     for Process { build, .. } in manifest.processes.values() {
         let Build { project_dir, target_dir, bin_name, package_name, features } = build;
         let (project, target) = (project_dir.display(), target_dir.display());
-        let features = features.join(",");
+        // As every program of ours: see the package's features.
+        let features = [&features[..], &["jemalloc".to_owned()]].concat().join(",");
         // Writing to a String does not fail.
         let _ = writeln!(
             script,
@@ -242,7 +243,7 @@ mod tests {
         std::fs::write(&path, build_script(&serde_json::from_str(MANIFEST).unwrap())).unwrap();
         assert!(Command::new("sh").arg("-n").arg(&path).status().unwrap().success(), "it is no script");
         let text = std::fs::read_to_string(&path).unwrap();
-        let line = "STAGELEFT_TRYBUILD_BUILD_STAGED=1 cargo build --release --package 'slackwater-hydro-trybuild' --example 'gateway_1A' --no-default-features --features 'hydro___feature_ecs_runtime,default'";
+        let line = "STAGELEFT_TRYBUILD_BUILD_STAGED=1 cargo build --release --package 'slackwater-hydro-trybuild' --example 'gateway_1A' --no-default-features --features 'hydro___feature_ecs_runtime,default,jemalloc'";
         assert!(text.contains(line), "{text}");
         assert!(text.contains("cp '/c/t/release/examples/shard1_2B' bin/"), "{text}");
     }

@@ -1,8 +1,9 @@
-//! `slackwater demo`: an agent waits for a build, and its runtime is killed meanwhile.
+//! `slackwater demo`: an agent waits for a build, and its runtime is killed meanwhile; or a shard of its cluster.
 //!
 //! In: nothing. Out: a timeline that a person can follow. Always: status 0 only if every step was really seen; when it
 //! ends, in whatever way, its processes have ended and its directory is gone.
 
+mod home;
 mod look;
 mod process;
 mod story;
@@ -21,8 +22,13 @@ use std::time::{Duration, SystemTime};
 #[derive(clap::Args)]
 #[command(after_help = "\
 It needs no key and no network, and takes about a quarter of a minute. The runtime and the tool server are processes of
-this same binary on free ports of 127.0.0.1. Exit status: 0 only if every step was really seen.")]
+this same binary on free ports of 127.0.0.1. With --shards 3 the same is told of a cluster of a gateway and three shards, of
+which the one that has the agent is killed; its locations are compiled first, which takes minutes the first time.
+Exit status: 0 only if every step was really seen.")]
 pub(crate) struct Arguments {
+    /// Tell it of a cluster with so many shards, on this machine
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
+    shards: Option<u32>,
     /// Keep the directory with the journal and the logs, and say where it is
     #[arg(long)]
     keep: bool,
@@ -33,7 +39,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let outcome = super::block_on(async {
         let mut signals = Signals::new()?;
         tokio::select! {
-            outcome = story::tell(directory.path()) => outcome,
+            outcome = story::tell(directory.path(), arguments.shards) => outcome,
             () = signals.next() => Err(Failure::Failed("the demo was interrupted; its processes have ended".to_owned())),
         }
     });

@@ -138,6 +138,8 @@ impl Shards {
         let mut state = self.state();
         state.send = inside.send;
         state.awake = 0;
+        // Whoever listens already listens to these, too.
+        state.subscribers.keys().for_each(|thread| state.say_listening(*thread, true));
         drop(state);
         let shards = self.clone();
         tokio::spawn(async move {
@@ -249,7 +251,11 @@ impl Shards {
             return Err(SubmitError::SubscribersBusy(limits.subscribers_max));
         }
         let buffer = Arc::new(Buffer::new(limits.subscriber_buffer_events_max, limits.subscriber_buffer_bytes_max));
-        state.subscribers.entry(thread).or_default().push(buffer.clone());
+        let buffers = state.subscribers.entry(thread).or_default();
+        buffers.push(buffer.clone());
+        if buffers.len() == 1 {
+            state.say_listening(thread, true);
+        }
         state.subscriber_count += 1;
         drop(state);
         Ok(Subscription::new(self.clone(), thread, after, buffer))
@@ -261,6 +267,7 @@ impl Shards {
             buffers.retain(|other| !Arc::ptr_eq(other, buffer));
             if buffers.is_empty() {
                 state.subscribers.remove(&thread);
+                state.say_listening(thread, false);
             }
         }
         state.subscriber_count -= 1;
@@ -351,6 +358,11 @@ impl State {
 
     fn send(&self, item: FromGateway) -> Result<(), SubmitError> {
         self.send.send(item).map_err(|_| SubmitError::Unavailable("the shard does not run".to_owned()))
+    }
+
+    /// Says whether somebody listens to a thread. When no shard runs, the next one is told.
+    fn say_listening(&self, thread: ThreadId, on: bool) {
+        let _ = self.send.send(FromGateway::Listen { thread, on });
     }
 
     /// Takes what a shard tells.

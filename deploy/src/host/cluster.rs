@@ -5,6 +5,7 @@
 //! concerns it goes there.
 
 use hydro_lang::prelude::*;
+use slackwater_core::flow::listen::listen;
 use slackwater_core::flow::operator::{Operated, Operators, Place};
 use slackwater_core::flow::{Inputs, Outputs, Port, agent_loop, agent_loop_with, route};
 use slackwater_core::port::{FromGateway, FromJournal, FromModel, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
@@ -45,32 +46,34 @@ fn wire<'a>(
     let (requests, to_gateway) =
         gateway.sidecar_bidi::<(u32, FromGateway), ToGateway, _>(q!(|| crate::sidecar::gateway()));
     let mut answers = None;
-    let (told, chunks) = shard(shards, route::to_placed(requests, shards), |inputs| {
+    let told = shard(shards, route::to_placed(requests, shards), |inputs| {
         let (outputs, more) = loop_of(inputs);
         answers = more;
         outputs
     });
-    let told = route::to_gateway(told, gateway).merge_unordered(route::to_gateway(chunks, gateway));
+    let told = route::to_gateway(told, gateway);
     match answers {
         None => to_gateway.complete(told),
         Some(answers) => to_gateway.complete(told.merge_unordered(route::to_gateway(answers, gateway))),
     }
 }
 
-/// A shard with its adapters, whatever places it: what is asked of it in, what it tells and what it streams out.
+/// A shard with its adapters, whatever places it: what is asked of it in, and what it tells out.
 pub fn shard<'a, L: Place<'a>>(
     shards: &L,
     requests: Port<FromGateway, L>,
     loop_of: impl FnOnce(Inputs<L>) -> Outputs<L>,
-) -> (Port<ToGateway, L>, Port<ToGateway, L>) {
+) -> Port<ToGateway, L> {
     let (from_journal, to_journal) = shards.sidecar_bidi::<FromJournal, ToJournal, _>(q!(|| crate::sidecar::journal()));
     let (from_model, to_model) = shards.sidecar_bidi::<FromModel, ToModel, _>(q!(|| crate::sidecar::model()));
     let (from_tool, to_tool) = shards.sidecar_bidi::<Arrival, ToTool, _>(q!(|| crate::sidecar::tool()));
     let (from_timer, to_timer) = shards.sidecar_bidi::<Arrival, ToTimer, _>(q!(|| crate::sidecar::timer()));
     let (from_posts, to_posts) = shards.sidecar_bidi::<Arrival, Arrival, _>(q!(|| crate::sidecar::posts()));
 
+    // What is asked passes where it is known who listens, and so does what is told.
+    let (pass, passed) = shards.forward_ref::<Port<FromGateway, L>>();
     let Outputs { gateway, chunks, appends, journal, queries, model, tool, timer, posts } = loop_of(Inputs {
-        gateway: requests,
+        gateway: passed,
         journal: from_journal,
         model: from_model,
         tool: from_tool,
@@ -86,5 +89,7 @@ pub fn shard<'a, L: Place<'a>>(
     to_tool.complete(tool);
     to_timer.complete(timer);
     to_posts.complete(posts);
-    (gateway, chunks.map(q!(|chunks| ToGateway::Chunks(chunks))))
+    let (asked, told) = listen(requests, gateway, chunks);
+    pass.complete(asked);
+    told
 }

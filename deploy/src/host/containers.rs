@@ -66,6 +66,5 @@ fn join<'a, S: 'a>(
 ) -> Told<'a> {
     let channel = |what: &str| TCP.fail_stop().name(format!("{what}-{number}")).bincode();
     let requests = route::of_shard(requests, number).send(at, channel("requests"));
-    let (told, chunks) = shard(at, requests, agent_loop);
-    told.send(gateway, channel("told")).merge_unordered(chunks.send(gateway, channel("chunks")))
+    shard(at, requests, agent_loop).send(gateway, channel("told")).weaken_ordering()
 }

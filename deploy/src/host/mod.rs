@@ -13,6 +13,8 @@ pub mod memory;
 #[cfg(stageleft_runtime)]
 pub mod plan;
 #[cfg(stageleft_runtime)]
+pub mod processor;
+#[cfg(stageleft_runtime)]
 pub mod rebalance;
 #[cfg(stageleft_runtime)]
 pub mod runtime;

@@ -22,6 +22,9 @@ pub struct Plan {
     pub cells: Vec<CellPlan>,
     /// Whether the locations are compiled for speed. It takes longer.
     pub release: bool,
+    /// Whether each shard is bound to a processor of its own, as far as its machine has so many.
+    #[serde(default)]
+    pub pin: bool,
     /// Whether the supervisor ends with the process that started it.
     pub attached: bool,
 }

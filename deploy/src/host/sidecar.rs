@@ -6,6 +6,7 @@
 
 use super::directory;
 use super::memory::{Remembering, remembering};
+use super::processor::{self, PROCESSOR_VARIABLE};
 use crate::capability::CapabilityKey;
 use crate::catalog::Catalog;
 use crate::journal::{FileDisk, Journal};
@@ -168,9 +169,15 @@ impl Process {
     /// This process, with what its host's directory says, read once.
     fn this() -> &'static Self {
         static THIS: OnceLock<Process> = OnceLock::new();
-        THIS.get_or_init(|| match std::env::var_os(SETTINGS_VARIABLE).map(PathBuf::from) {
-            Some(file) => Self::alone(&file),
-            None => Self::of_a_cell(),
+        THIS.get_or_init(|| {
+            // Before any other thread has work.
+            if std::env::var_os(PROCESSOR_VARIABLE).is_some() {
+                or_exit(processor::bind(number(PROCESSOR_VARIABLE)));
+            }
+            match std::env::var_os(SETTINGS_VARIABLE).map(PathBuf::from) {
+                Some(file) => Self::alone(&file),
+                None => Self::of_a_cell(),
+            }
         })
     }
 

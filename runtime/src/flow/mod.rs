@@ -6,7 +6,8 @@
 //! The steps in the order in which a record passes through them, one file each: [`arrive`], [`commit`], [`join`],
 //! [`fan_out`]. [`route`] says which shard of a cluster owns a thread, [`awake`] is the state that `join` keeps,
 //! [`warm`] the part
-//! of it that rests, and [`operator`] is what a user's crate puts between the steps.
+//! of it that rests, [`listen`] keeps from a gateway of a cluster what nobody there wants to know, and [`operator`] is what a
+//! user's crate puts between the steps.
 
 use crate::id::Ticket;
 use crate::port::{Chunk, FromGateway, FromJournal, FromModel, Query, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
@@ -21,6 +22,7 @@ pub mod awake;
 pub mod commit;
 pub mod fan_out;
 pub mod join;
+pub mod listen;
 pub mod operator;
 pub mod route;
 pub mod warm;

@@ -33,6 +33,8 @@ pub(super) struct Cluster {
     pub(super) virtual_shards: Option<u32>,
     /// Whether the locations are compiled for speed.
     pub(super) release: bool,
+    /// Whether each shard is bound to a processor of its own.
+    pub(super) pin: bool,
 }
 
 /// A machine that is reached by SSH.

@@ -58,8 +58,8 @@ pub(super) async fn prepare(arguments: &Up, file: &ClusterFile, loaded: &Loaded)
         directory::store(&directory::cell_file(&place, number as u32), &told).map_err(failed)?;
     }
     let release = arguments.release || file.cluster.release;
-    let attached = !arguments.detach;
-    let plan = Plan { format: directory::FORMAT, directory: place.clone(), machines, cells, release, attached };
+    let (pin, attached) = (arguments.pin || file.cluster.pin, !arguments.detach);
+    let plan = Plan { format: directory::FORMAT, directory: place.clone(), machines, cells, release, pin, attached };
     directory::store(&directory::plan_file(&place), &plan).map_err(failed)?;
     Ok(plan)
 }

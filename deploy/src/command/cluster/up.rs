@@ -28,6 +28,7 @@ const FAREWELL_MS: u64 = 15_000;
 const LAST_WORDS: usize = 12;
 
 pub(super) async fn run(arguments: Up) -> Result<(), Failure> {
+    super::super::end_with_parent(arguments.end_with_parent)?;
     let file = arguments.file.as_deref().map(file::read).transpose()?.unwrap_or_default();
     let listen = ("--listen", "gateway.listen", arguments.listen.as_ref());
     let loaded = arguments.settings.load(&[listen])?;

@@ -62,3 +62,10 @@ pub(super) fn journal_bytes(directory: &Path) -> Result<u64, Failure> {
     let segments = entries.flatten().filter(|entry| entry.path().extension().is_some_and(|end| end == "segment"));
     Ok(segments.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum())
 }
+
+/// How much memory a process has resident (proc(5): the second field of `statm`, in pages).
+pub(super) fn resident_bytes(process: u32) -> u64 {
+    let statm = std::fs::read_to_string(format!("/proc/{process}/statm")).unwrap_or_default();
+    let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or_default() * rustix::param::page_size() as u64
+}

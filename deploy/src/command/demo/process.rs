@@ -16,8 +16,15 @@ use tokio::process::{Child, ChildStdout, Command};
 /// How long a child may take to say its first word.
 const FIRST_WORD_MS: u64 = 15_000;
 
-/// How long a child may take to end when it is told to.
+/// How long a child may take to end when it is told to. A cluster ends many.
 const END_MS: u64 = 3_000;
+const END_CLUSTER_MS: u64 = 20_000;
+
+/// How often it is looked whether it has.
+const LOOK_MS: u64 = 20;
+
+/// The name of the child that holds the processes of a cluster.
+pub(super) const CLUSTER: &str = "cluster";
 
 /// The lines that a child says.
 pub(super) struct JsonLines(Lines<BufReader<ChildStdout>>);
@@ -95,22 +102,44 @@ impl Process {
     }
 
     /// Asks it to end (SIGTERM), and waits until it has. The time it took, in milliseconds.
-    pub(super) async fn terminate(mut self) -> Result<u64, Failure> {
+    pub(super) async fn terminate(&mut self) -> Result<u64, Failure> {
         let begun = std::time::Instant::now();
-        let process = i32::try_from(self.id()).ok().and_then(rustix::process::Pid::from_raw);
-        let process = process.ok_or_else(|| Failure::Failed(format!("the {} has ended by itself", self.name)))?;
-        rustix::process::kill_process(process, rustix::process::Signal::TERM).map_err(Failure::because)?;
-        let ended = tokio::time::timeout(Duration::from_millis(END_MS), self.child.wait()).await;
+        if !self.tell_to_end() {
+            return Err(Failure::Failed(format!("the {} has ended by itself; it said: {}", self.name, self.log())));
+        }
+        let end_ms = self.end_ms();
+        let ended = tokio::time::timeout(Duration::from_millis(end_ms), self.child.wait()).await;
         match ended {
             Ok(Ok(status)) if status.success() => Ok(begun.elapsed().as_millis() as u64),
             Ok(Ok(status)) => Err(Failure::Failed(format!("the {} ended with {status}: {}", self.name, self.log()))),
             Ok(Err(error)) => Err(Failure::because(error)),
-            Err(_) => Err(Failure::Failed(format!("the {} does not end within {END_MS} ms of SIGTERM", self.name))),
+            Err(_) => Err(Failure::Failed(format!("the {} does not end within {end_ms} ms of SIGTERM", self.name))),
         }
     }
 
+    /// Asks it to end and waits for that, where nothing can be awaited any more.
+    pub(super) fn end(&mut self) {
+        let asked = self.tell_to_end();
+        for _ in 0..self.end_ms() / LOOK_MS {
+            if !asked || !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(LOOK_MS));
+        }
+    }
+
+    /// Sends SIGTERM. False when it has ended before.
+    fn tell_to_end(&self) -> bool {
+        let process = i32::try_from(self.id()).ok().and_then(rustix::process::Pid::from_raw);
+        process.is_some_and(|process| rustix::process::kill_process(process, rustix::process::Signal::TERM).is_ok())
+    }
+
+    fn end_ms(&self) -> u64 {
+        if self.name == CLUSTER { END_CLUSTER_MS } else { END_MS }
+    }
+
     /// The end of what it has logged.
-    fn log(&self) -> String {
+    pub(super) fn log(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")

@@ -3,7 +3,8 @@
 //! In: an empty directory. Out: the timeline, and what was proven. Always: each step is looked at from outside (over HTTP,
 //! in the stream, at the tool server, in the journal) within a bound; the first that is not as it should be ends the story.
 
-use super::look::{check, children_of, journal_bytes, text, until};
+use super::home::Home;
+use super::look::{check, text, until};
 use super::process::Process;
 use super::stream::Stream;
 use super::timeline::Timeline;
@@ -12,8 +13,8 @@ use crate::command::Failure;
 use crate::command::client::Client;
 use crate::output;
 use serde_json::{Value, json};
+use slackwater_core::id::ThreadId;
 use std::path::Path;
-use std::time::Duration;
 
 const THREAD: &str = "release";
 const MESSAGE: &str = "Build the release and tell me how it went.";
@@ -21,25 +22,24 @@ const MESSAGE: &str = "Build the release and tell me how it went.";
 const MESSAGE_ID: &str = "demo-1";
 const SCRIPT: &str = include_str!("script.toml");
 
-/// How long the runtime stays dead at least.
-const DEAD_MS: u64 = 2_000;
-
-/// Tells the whole story.
-pub(super) async fn tell(directory: &Path) -> Result<(), Failure> {
+/// Tells the whole story, of a runtime of one process or of a cluster with so many shards.
+pub(super) async fn tell(directory: &Path, shards: Option<u32>) -> Result<(), Failure> {
     let time = Timeline::begin();
-    output::line(time.style.bold("An agent waits for a build. Its runtime is killed meanwhile, and nothing is lost."));
+    let struck = if shards.is_none() { "runtime" } else { "shard" };
+    output::line(
+        time.style
+            .bold(format_args!("An agent waits for a build. Its {struck} is killed meanwhile, and nothing is lost.")),
+    );
     output::line(
         time.style.dim("A script stands in for the language model, and four pauses for the build; all else is real.\n"),
     );
     std::fs::write(directory.join("script.toml"), SCRIPT).map_err(Failure::because)?;
 
-    // (a) Two processes: the tools and the runtime.
+    // (a) The tools, and what the agent lives in.
     let mut tools = Tools::start(time, directory).await?;
     time.tell("tools", format_args!("a build service runs: process {}, {}", tools.process.id(), tools.url));
-    let (runtime, ready) = start_runtime(directory, &tools.url, "127.0.0.1:0").await?;
-    let address = text(&ready, "address");
-    let client = Client::new(&text(&ready, "url"), None).map_err(Failure::Failed)?;
-    time.tell("runtime", format_args!("ready: process {}, {}", runtime.id(), client.url()));
+    let home = Home::start(time, directory, &tools, shards).await?;
+    let client = Client::new(home.url(), None).map_err(Failure::Failed)?;
 
     // (b) A message, durable before it is answered.
     time.tell("you", format_args!("\u{201c}{MESSAGE}\u{201d}"));
@@ -67,31 +67,14 @@ pub(super) async fn tell(directory: &Path) -> Result<(), Failure> {
     time.seen("the tool has the call and a callback URL of its own; the thread waits for it");
 
     // (d) What waiting costs.
-    let status = until(&client, "/v1/status", "the thread stays awake", |status| status["awake"] == 0).await?;
-    let (children, journal) = (children_of(runtime.id())?, journal_bytes(&directory.join("data"))?);
-    check(children == 0, "the runtime has processes of its own", &json!(children))?;
-    let resident = status["resident_bytes"].as_f64().unwrap_or_default() / (1 << 20) as f64;
-    time.seen(format_args!(
-        "awake threads: 0. The agent is {journal} bytes on disk and an index entry, and no process;"
-    ));
-    time.seen(format_args!("the whole runtime has {resident:.1} MiB resident"));
+    until(&client, "/v1/status", "the thread stays awake", |status| status["awake"] == 0).await?;
+    let thread: ThreadId = thread.parse().map_err(Failure::because)?;
+    home.see_rest(time, directory, thread)?;
     stream.disconnect();
 
-    // (e) kill -9, and a build that ends while nobody listens.
+    // (e) kill -9 in the middle of the build, and (f) a new life at the same address.
     tools.until_step(3).await?;
-    time.blow("kill -9", format_args!("of process {}: the runtime is gone", runtime.id()));
-    runtime.kill().await?;
-    let killed = tokio::time::Instant::now();
-    let gone = client.get("/health").await.err().map(|error| error.to_string()).unwrap_or_default();
-    check(!gone.is_empty(), "something still answers", &Value::Null)?;
-    time.seen(format_args!("nobody answers at {address}"));
-    tools.next("built").await?;
-    tools.next("undelivered").await?;
-    tokio::time::sleep_until(killed + Duration::from_millis(DEAD_MS)).await;
-
-    // (f) A new life at the same address.
-    let (runtime, _) = start_runtime(directory, &tools.url, &address).await?;
-    time.tell("runtime", format_args!("started again: process {}, the same address and journal", runtime.id()));
+    let home = home.strike(time, directory, thread, &client, &mut tools).await?;
     stream.connect(&client, THREAD).await?;
     let again = client.send(THREAD, MESSAGE_ID, MESSAGE).await.map_err(Failure::because)?;
     check(again["number"] == 1 && again["duplicate"] == true, "the repeated message was taken twice", &again)?;
@@ -124,9 +107,9 @@ pub(super) async fn tell(directory: &Path) -> Result<(), Failure> {
     time.seen("the tool was called once; the thread rests; awake threads: 0");
 
     // (h) A clean end, and a look at the journal.
-    let took_ms = runtime.terminate().await?;
-    time.tell("runtime", format_args!("SIGTERM: stopped cleanly in {took_ms} ms"));
-    let report = doctor(directory).await?;
+    let journal = home.journal(directory, thread);
+    home.end(time, directory).await?;
+    let report = doctor(directory, &journal).await?;
     let records = &report["records_by_kind"];
     // The repeated message is in the journal, where the fold passes over it.
     for (kind, count) in [("message", 2), ("completion", 2), ("accepted", 1), ("result", 1)] {
@@ -136,41 +119,33 @@ pub(super) async fn tell(directory: &Path) -> Result<(), Failure> {
     time.seen("doctor: the journal is sound: the message and its repetition, 2 completions, 1 acceptance, 1 result");
 
     output::line(format_args!("\n{}", time.style.bold("Seen, each from outside:")));
-    for proven in PROVEN {
+    for proven in proven(shards.is_some()) {
         output::line(format_args!("  {} {proven}", time.style.green("\u{2713}")));
     }
     Ok(())
 }
 
-const PROVEN: [&str; 6] = [
-    "what was acknowledged survived kill -9",
-    "a waiting agent is data: no thread awake, no process",
-    "a call outlives the runtime that made it: its callback URL stayed good",
-    "each record once, in order, across both lives: the stream went on after its last event",
-    "the same message twice is one message; the same call is one build",
-    "the journal is sound",
-];
-
-async fn start_runtime(directory: &Path, tools: &str, listen: &str) -> Result<(Process, Value), Failure> {
-    let arguments = [
-        "serve",
-        "--json",
-        "--end-with-parent",
-        "--directory",
-        "data",
-        "--script",
-        "script.toml",
-        "--tool",
-        tools,
-        "--listen",
-        listen,
-    ];
-    let (process, ready) = Process::start("runtime", &arguments, directory).await?;
-    check(ready["troubles"].as_array().is_some_and(Vec::is_empty), "the runtime does not find the tools", &ready)?;
-    Ok((process, ready))
+fn proven(is_cluster: bool) -> [&'static str; 6] {
+    [
+        "what was acknowledged survived kill -9",
+        if is_cluster {
+            "a waiting agent is data: no thread awake"
+        } else {
+            "a waiting agent is data: no thread awake, no process"
+        },
+        if is_cluster {
+            "a call outlives the shard that made it: its callback URL stayed good"
+        } else {
+            "a call outlives the runtime that made it: its callback URL stayed good"
+        },
+        "each record once, in order, across both lives: the stream went on after its last event",
+        "the same message twice is one message; the same call is one build",
+        "the journal is sound",
+    ]
 }
 
-async fn doctor(directory: &Path) -> Result<Value, Failure> {
-    let (_, report) = Process::start("doctor", &["doctor", "data", "--json"], directory).await?;
+async fn doctor(directory: &Path, journal: &Path) -> Result<Value, Failure> {
+    let journal = journal.display().to_string();
+    let (_, report) = Process::start("doctor", &["doctor", &journal, "--json"], directory).await?;
     Ok(report)
 }
