@@ -1,4 +1,4 @@
-//! The flow of a cluster in Hydro's simulator: two gateways, two shards, and posts between the threads of a shard.
+//! The flow of a cluster in Hydro's simulator: two gateways, two shards, two toolhosts, and posts between the threads of a shard.
 //!
 //! In: the inputs of a situation, at either gateway. Out: what is true of every schedule of both shards and of the network.
 //! Always: what crosses between locations is what the cluster's topology sends; the adapters, which are sidecars there, are
@@ -13,7 +13,7 @@ mod cluster_world;
 #[path = "support/world.rs"]
 mod world;
 
-use cluster_world::{ClusterEnds, ClusterWorld, SHARDS, built, message_at};
+use cluster_world::{ClusterEnds, ClusterWorld, SHARDS, TOOLHOSTS, built, message_at};
 use hydro_lang::prelude::*;
 use slackwater_core::effect::Outcome;
 use slackwater_core::id::{CallId, ThreadId, shard_of};
@@ -40,10 +40,15 @@ fn at(shard: u32) -> impl DoubleEndedIterator<Item = u8> {
 #[test]
 fn the_cluster_in_every_schedule() {
     let mut flow = FlowBuilder::new();
-    let (ends, shards) = ClusterEnds::of(&mut flow, |told| told.map(q!(|told| format!("{told:?}"))).sim_output());
+    let (ends, shards, toolhosts) =
+        ClusterEnds::of(&mut flow, |told| told.map(q!(|told| format!("{told:?}"))).sim_output());
     let ends = std::panic::AssertUnwindSafe(ends);
-    let compiled =
-        flow.sim().with_cluster_size(&shards, SHARDS as usize).unit_test_fuzz_iterations(executions()).compiled();
+    let compiled = flow
+        .sim()
+        .with_cluster_size(&shards, SHARDS as usize)
+        .with_cluster_size(&toolhosts, TOOLHOSTS as usize)
+        .unit_test_fuzz_iterations(executions())
+        .compiled();
     let (near, far) = (at(0).next().unwrap(), at(1).next().unwrap());
     let other = at(0).nth(1).unwrap();
 
@@ -97,7 +102,7 @@ fn the_cluster_in_every_schedule() {
         world.assert_at_rest(&[thread(near)]);
     });
 
-    situation!("a child is made, reports and closes while the other shard works", 1296, |world| {
+    situation!("a child is made, reports and closes while the other shard works", 1836, |world| {
         ends.ask(0, message_at(0, near, 1, "have it looked at"));
         world.settle(&ends).await;
         let root = thread(near);
@@ -119,7 +124,30 @@ fn the_cluster_in_every_schedule() {
         world.assert_at_rest(&[root, child, thread(far)]);
     });
 
-    situation!("a shard dies between two commits", 48, |world| {
+    situation!("two shards call tools, and both have their results", 6912, |world| {
+        ends.ask(0, message_at(0, near, 1, "build it"));
+        ends.ask(1, message_at(1, far, 1, "build it, too"));
+        world.settle(&ends).await;
+        for n in [near, far] {
+            ends.model_says(calls(&world.prompt_of(thread(n)), "build", "{}"));
+        }
+        world.settle(&ends).await;
+        let calls = std::mem::take(&mut world.plain.calls);
+        assert_eq!(calls.len(), 2, "each call is at one toolhost, once");
+        calls.iter().for_each(|call| ends.tool_says(built(call)));
+        world.settle(&ends).await;
+        for n in [near, far] {
+            ends.model_says(says(&world.prompt_of(thread(n)), "it is built"));
+        }
+        world.settle(&ends).await;
+        for n in [near, far] {
+            let view = world.plain.view(thread(n));
+            assert_eq!(view.iter().filter(|line| *line == "Tool: built").count(), 1, "{view:?}");
+        }
+        world.assert_at_rest(&[thread(near), thread(far)]);
+    });
+
+    situation!("a shard dies between two commits", 72, |world| {
         // The first message of each thread is durable; the second's batch is lost with the shard, and so is its cell.
         ends.ask(0, message_at(0, near, 1, "one"));
         ends.ask(1, message_at(1, far, 1, "two"));

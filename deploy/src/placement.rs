@@ -35,6 +35,8 @@ pub struct Cell {
     pub gateways: Vec<String>,
     /// Where this cell's gateway listens.
     pub listen: std::net::SocketAddr,
+    /// How many toolhosts this cell has.
+    pub toolhosts: u32,
 }
 
 impl Placement {

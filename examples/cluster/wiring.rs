@@ -13,10 +13,10 @@ use hydro_deploy::Deployment;
 use hydro_lang::deploy::TrybuildHost;
 use hydro_lang::prelude::*;
 use serde_json::Value;
-use slackwater::host::cluster::{Gateway, Shard, topology};
+use slackwater::host::cluster::{Gateway, Shard, Toolhost, topology};
 use slackwater::host::plan::Plan;
 use slackwater::host::processor::PROCESSOR_VARIABLE;
-use slackwater::host::sidecar::{CELL_VARIABLE, DIRECTORY_VARIABLE, KNOWN_VARIABLE, SHARD_VARIABLE};
+use slackwater::host::sidecar::{CELL_VARIABLE, DIRECTORY_VARIABLE, KNOWN_VARIABLE, SHARD_VARIABLE, TOOLHOST_VARIABLE};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -74,8 +74,9 @@ pub(crate) async fn wire(plan: &Plan, cell: usize, known: &[u32]) -> anyhow::Res
         }
     };
     let mut flow = FlowBuilder::new();
-    let (gateway, cluster) = (flow.process::<Gateway>(), flow.cluster::<Shard>());
-    topology(&gateway, &cluster);
+    let (gateway, cluster, toolhosts) =
+        (flow.process::<Gateway>(), flow.cluster::<Shard>(), flow.cluster::<Toolhost>());
+    topology(&gateway, &cluster, &toolhosts);
     let members: Vec<_> = shards(plan, cell)
         .zip(&plan.cells[cell].shards_on)
         .map(|(shard, machine)| {
@@ -84,8 +85,18 @@ pub(crate) async fn wire(plan: &Plan, cell: usize, known: &[u32]) -> anyhow::Res
             if known.contains(&shard) { host.env(KNOWN_VARIABLE, "1") } else { host }
         })
         .collect();
+    let toolhost_members: Vec<_> = (0_u32..)
+        .zip(&plan.cells[cell].toolhosts_on)
+        .map(|(number, machine)| {
+            place(*machine, format!("toolhost {cell}.{number}")).env(TOOLHOST_VARIABLE, number.to_string())
+        })
+        .collect();
     let gateway_host = place(plan.cells[cell].gateway_on, format!("gateway {cell}"));
-    let _nodes = flow.with_process(&gateway, gateway_host).with_cluster(&cluster, members).deploy(&mut deployment);
+    let _nodes = flow
+        .with_process(&gateway, gateway_host)
+        .with_cluster(&cluster, members)
+        .with_cluster(&toolhosts, toolhost_members)
+        .deploy(&mut deployment);
 
     for machine in &plan.machines {
         if let Some(ssh) = &machine.ssh {

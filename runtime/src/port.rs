@@ -148,6 +148,20 @@ pub enum ToTool {
     Refuse(Dispatch, String),
 }
 
+/// What a toolhost says to a shard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromToolhost {
+    /// What tools say: that they took a call over, results of local tools.
+    Arrival(Box<Arrival>),
+    /// The tools that it has from now on.
+    Offer {
+        /// Which toolhost of the group, counted from 0.
+        toolhost: u32,
+        /// The tools, as JSON text.
+        tools: String,
+    },
+}
+
 /// What the timers are asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToTimer {
@@ -374,6 +388,40 @@ impl FromGateway {
         match self {
             FromGateway::Submit(_) | FromGateway::Listen { .. } => None,
             FromGateway::Query(ticket, query) => Some((ticket, query)),
+        }
+    }
+}
+
+impl ToTool {
+    /// Whose call it is about, or which thread has closed.
+    pub fn thread(&self) -> ThreadId {
+        match self {
+            ToTool::Dispatch(dispatch)
+            | ToTool::Cancel(dispatch)
+            | ToTool::Check(dispatch)
+            | ToTool::Refuse(dispatch, _) => dispatch.thread,
+            ToTool::Respond(respond) => respond.thread,
+            ToTool::Close(thread) => *thread,
+        }
+    }
+
+    /// The toolhost that it is for, of so many. What is said of a call goes where the call went.
+    pub fn toolhost(&self, toolhosts: u32) -> u32 {
+        shard_of(self.thread(), toolhosts)
+    }
+}
+
+impl FromToolhost {
+    /// Whether it is to become a record.
+    pub fn is_arrival(&self) -> bool {
+        matches!(self, FromToolhost::Arrival(_))
+    }
+
+    /// The record that it is to become, if it is.
+    pub fn into_arrival(self) -> Option<Arrival> {
+        match self {
+            FromToolhost::Arrival(arrival) => Some(*arrival),
+            FromToolhost::Offer { .. } => None,
         }
     }
 }

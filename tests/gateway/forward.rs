@@ -24,6 +24,7 @@ impl Cells {
             placement: placement.clone(),
             gateways: addresses.iter().map(|address| format!("http://{address}")).collect(),
             listen: addresses[cell],
+            toolhosts: 1,
         };
         let worlds = [0, 1].map(|number| {
             let keys = keys.iter().map(|key| (*key).to_owned()).collect();

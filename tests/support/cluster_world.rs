@@ -1,4 +1,4 @@
-//! The world that a simulated cluster meets: the adapters of two gateways and two shards.
+//! The world that a simulated cluster meets: the adapters of two gateways, two shards and two toolhosts.
 //!
 //! In: what the shards ask, and what reaches the gateways. Out: what the journals answer, at once and in order, each shard's
 //! of its own; the rest is gathered. Always: what a shard commits is of its own threads; a batch of a shard that dies is
@@ -11,15 +11,19 @@ use hydro_lang::sim::{SimClusterReceiver, SimClusterSender, SimReceiver, SimSend
 use slackwater_core::effect::{Dispatch, Outcome, Prompt};
 use slackwater_core::flow::{Inputs, agent_loop, route};
 use slackwater_core::id::{ThreadId, Ticket, shard_of};
-use slackwater_core::port::{FromGateway, FromJournal, FromModel, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
+use slackwater_core::port::{
+    FromGateway, FromJournal, FromModel, FromToolhost, ToGateway, ToJournal, ToModel, ToTimer, ToTool,
+};
 use slackwater_core::record::*;
 use std::collections::BTreeMap;
 
 pub const SHARDS: u32 = 2;
+pub const TOOLHOSTS: u32 = 2;
 
 // What is generated cannot name the types of a test.
 type Gateway = ();
 type Shard = ();
+type Toolhost = ();
 
 /// What reaches a gateway.
 pub type Told<'a> = Stream<ToGateway, Process<'a, Gateway>, Unbounded, NoOrder, ExactlyOnce>;
@@ -36,13 +40,14 @@ pub struct ClusterEnds {
     told: [Words; 2],
     from_journal: From<FromJournal>,
     from_model: From<FromModel>,
-    from_tool: From<Arrival>,
+    from_tool: From<(u32, FromToolhost)>,
     _from_timer: From<Arrival>,
     from_posts: From<Arrival>,
     appends: To<Vec<Arrival>>,
     to_journal: To<ToJournal>,
     to_model: To<ToModel>,
     to_tool: To<ToTool>,
+    _offers: To<FromToolhost>,
     to_timer: To<ToTimer>,
     to_posts: To<Arrival>,
 }
@@ -50,14 +55,18 @@ pub struct ClusterEnds {
 impl ClusterEnds {
     /// A cluster with these ends, wired by what wires the real one. A quote may stand only in a test's own file, so that one
     /// has it that puts what gateways are told into words.
-    pub fn of<'a>(flow: &mut FlowBuilder<'a>, words: impl Fn(Told<'a>) -> Words) -> (Self, Cluster<'a, Shard>) {
+    pub fn of<'a>(
+        flow: &mut FlowBuilder<'a>,
+        words: impl Fn(Told<'a>) -> Words,
+    ) -> (Self, Cluster<'a, Shard>, Cluster<'a, Toolhost>) {
         let (first, second) = (flow.process::<Gateway>(), flow.process::<Gateway>());
-        let shards = flow.cluster::<Shard>();
+        let (shards, toolhosts) = (flow.cluster::<Shard>(), flow.cluster::<Toolhost>());
         let (ask_first, of_first) = first.sim_input();
         let (ask_second, of_second) = second.sim_input();
         let (from_journal, journal) = shards.sim_input();
         let (from_model, model) = shards.sim_input();
-        let (from_tool, tool) = shards.sim_input();
+        let (from_tool, said) = toolhosts.sim_input();
+        let (tool, offers) = route::arrivals(route::of_toolhosts(said, &shards));
         let (_from_timer, timer) = shards.sim_input();
         let (from_posts, posts) = shards.sim_input();
         let requests =
@@ -66,6 +75,7 @@ impl ClusterEnds {
         let to_first = route::to_gateway(route::of_gateway(outputs.gateway.clone(), 0), &first);
         let to_second = route::to_gateway(route::of_gateway(outputs.gateway, 1), &second);
         let told = [words(to_first), words(to_second)];
+        let asked = route::to_toolhosts(route::by_toolhost(outputs.tool, TOOLHOSTS), &toolhosts);
         let ends = ClusterEnds {
             requests: [ask_first, ask_second],
             told,
@@ -77,11 +87,12 @@ impl ClusterEnds {
             appends: outputs.appends.sim_cluster_output(),
             to_journal: outputs.journal.sim_cluster_output(),
             to_model: outputs.model.sim_cluster_output(),
-            to_tool: outputs.tool.sim_cluster_output(),
+            to_tool: asked.sim_cluster_output(),
+            _offers: offers.sim_cluster_output(),
             to_timer: outputs.timer.sim_cluster_output(),
             to_posts: outputs.posts.sim_cluster_output(),
         };
-        (ends, shards)
+        (ends, shards, toolhosts)
     }
 }
 
@@ -127,9 +138,10 @@ impl ClusterEnds {
         self.from_model.send(shard_of(*thread, SHARDS), said);
     }
 
-    /// A tool of the thread's shard says something.
+    /// A tool of the thread's toolhost says something.
     pub fn tool_says(&self, said: Arrival) {
-        self.from_tool.send(shard_of(said.thread, SHARDS), said);
+        let (shard, toolhost) = (shard_of(said.thread, SHARDS), shard_of(said.thread, TOOLHOSTS));
+        self.from_tool.send(toolhost, (shard, FromToolhost::Arrival(Box::new(said))));
     }
 }
 
@@ -143,6 +155,9 @@ impl ClusterWorld {
             for shard in 0..SHARDS {
                 heard.push(self.hear(shard, ends).await);
             }
+            for toolhost in 0..TOOLHOSTS {
+                self.hear_toolhost(toolhost, ends).await;
+            }
             for (told, words) in ends.told.iter().zip(&mut self.told) {
                 words.extend(told.collect_sorted::<Vec<String>>().await);
             }
@@ -152,6 +167,17 @@ impl ClusterWorld {
             for (shard, (answers, posts)) in (0..).zip(heard) {
                 answers.into_iter().for_each(|answer| ends.from_journal.send(shard, answer));
                 posts.into_iter().for_each(|post| ends.from_posts.send(shard, post));
+            }
+        }
+    }
+
+    /// Hears what reaches a toolhost.
+    async fn hear_toolhost(&mut self, toolhost: u32, ends: &ClusterEnds) {
+        while let Some(asked) = ends.to_tool.try_next(toolhost).await {
+            assert_eq!(asked.toolhost(TOOLHOSTS), toolhost, "what is said of a call goes where the call went");
+            if let ToTool::Dispatch(dispatch) = asked {
+                assert!(dispatch.call.number <= self.plain.last(dispatch.thread), "durable_before_act");
+                self.plain.calls.push(dispatch);
             }
         }
     }
@@ -182,12 +208,6 @@ impl ClusterWorld {
             if let ToModel::Prompt(prompt) = asked {
                 assert!(prompt.seen <= self.plain.last(prompt.thread), "durable_before_act");
                 self.plain.prompts.push(prompt);
-            }
-        }
-        while let Some(asked) = ends.to_tool.try_next(shard).await {
-            if let ToTool::Dispatch(dispatch) = asked {
-                assert!(dispatch.call.number <= self.plain.last(dispatch.thread), "durable_before_act");
-                self.plain.calls.push(dispatch);
             }
         }
         assert_eq!(ends.to_timer.try_next(shard).await, None, "nobody sleeps here");

@@ -1,4 +1,4 @@
-//! `slackwater cluster`: cells of a gateway and shards each, as processes that hydro_deploy places.
+//! `slackwater cluster`: cells of a gateway, shards and toolhosts each, as processes that hydro_deploy places.
 //!
 //! In: a cluster file, or how many cells and shards. Out: a cluster that runs until it is told to stop, and what it does at the
 //! moment. Always: what cannot work is told before anything starts; the state of the shards stays where it is.
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Place cells of a gateway and shards as processes, and keep them running until told to stop
+    /// Place cells of a gateway, shards and toolhosts as processes, and keep them running until told to stop
     #[command(after_help = "\
 Examples:
   slackwater cluster up                        two shards on this machine
@@ -34,6 +34,7 @@ A cluster file:
   [cluster]
   cells = 2
   shards = 2                       # of each cell
+  toolhosts = 1                    # of each cell: where its tools run
   directory = \"agents\"
   [[host]]                         # none: this machine
   name = \"one\"
@@ -41,7 +42,7 @@ A cluster file:
   user = \"agents\"
   key = \"/home/me/.ssh/id_ed25519\"")]
     Up(Up),
-    /// Write what it takes to run a gateway and shards as containers
+    /// Write what it takes to run a gateway, shards and a toolhost as containers
     Export(super::containers::Arguments),
     /// Say what the cells of a running cluster do
     Status(Place),
@@ -99,6 +100,9 @@ pub(crate) struct Up {
     /// How many shards each cell has [default: 2]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
     shards: Option<u32>,
+    /// How many toolhosts each cell has: its tools run there, away from the histories [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
+    toolhosts: Option<u32>,
     /// The address and port of the first cell's gateway; not port 0 [default: 127.0.0.1:7070]
     #[arg(long, value_name = "ADDRESS", help_heading = "Configuration")]
     listen: Option<String>,

@@ -1,4 +1,4 @@
-//! `slackwater cluster export --ecs`: what it takes to run a gateway and shards as containers on AWS ECS.
+//! `slackwater cluster export --ecs`: what it takes to run a gateway, shards and a toolhost as containers on AWS ECS.
 //!
 //! In: how many shards, and a directory. Out: in it Hydro's manifest, a Dockerfile for each location, and a script that builds
 //! their programs. Always: nothing is built or sent anywhere; a shard has a number and a disk, so each is a service of its own.
@@ -7,7 +7,7 @@ use super::Failure;
 use crate::output;
 use serde::Deserialize;
 use slackwater::host::containers::SHARDS_MAX;
-use slackwater::sidecar::{SETTINGS_VARIABLE, SHARD_VARIABLE, SHARDS_VARIABLE};
+use slackwater::sidecar::{SETTINGS_VARIABLE, SHARD_VARIABLE, SHARDS_VARIABLE, TOOLHOST_VARIABLE};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         std::fs::write(directory.join(name), text).map_err(named)?;
     }
     output::line(format!(
-        "{} has the manifest and the Dockerfiles of a gateway and {shards} shards; next: complete cluster.toml, then sh build.sh",
+        "{} has the manifest and the Dockerfiles of a gateway, a toolhost and {shards} shards; next: complete cluster.toml, then sh build.sh",
         directory.display()
     ));
     Ok(())
@@ -153,10 +153,10 @@ fn dockerfile(name: &str, process: &Process, shards: u32) -> String {
     let Process { build, task_family } = process;
     let program = &build.bin_name;
     let debian = debian();
-    let number = name.strip_prefix("shard").map(|number| format!(" \\\n    {SHARD_VARIABLE}={number}"));
-    let (number, port) = match &number {
-        Some(number) => (number.as_str(), String::new()),
-        None => ("", format!("EXPOSE {PORT}\n")),
+    let (number, port) = match name.strip_prefix("shard") {
+        Some(number) => (format!(" \\\n    {SHARD_VARIABLE}={number}"), String::new()),
+        None if name == "toolhost" => (format!(" \\\n    {TOOLHOST_VARIABLE}=0"), String::new()),
+        None => (String::new(), format!("EXPOSE {PORT}\n")),
     };
     format!(
         r#"# {name}: the task family {task_family} of manifest.json. Build the programs first: sh build.sh

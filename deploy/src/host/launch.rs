@@ -26,21 +26,22 @@ pub fn prepare(directory: &Path, shards: u32, settings: &str) -> io::Result<Path
     Ok(file)
 }
 
-/// Places a gateway and so many shards as processes on this machine with hydro_deploy, wired by a function of the two
-/// locations, and runs them until SIGINT or SIGTERM. A future of `Result<(), Box<dyn Error>>`.
+/// Places a gateway, so many shards and a toolhost as processes on this machine with hydro_deploy, wired by a function of the
+/// three locations, and runs them until SIGINT or SIGTERM. A future of `Result<(), Box<dyn Error>>`.
 ///
 /// The package that it stands in depends on `hydro_lang` with `deploy` and `sim`, on `hydro_deploy` and on `tokio`.
 #[macro_export]
 macro_rules! launch_cluster {
     ($settings:expr, $shards:expr, $topology:expr) => {
         async {
-            use $crate::host::sidecar::{SETTINGS_VARIABLE, SHARD_VARIABLE, SHARDS_VARIABLE};
+            use $crate::host::sidecar::{SETTINGS_VARIABLE, SHARD_VARIABLE, SHARDS_VARIABLE, TOOLHOST_VARIABLE};
             let (settings, shards): (::std::path::PathBuf, u32) = ($settings.into(), $shards);
             let mut deployment = ::hydro_deploy::Deployment::new();
             let mut flow = ::hydro_lang::prelude::FlowBuilder::new();
             let gateway = flow.process::<$crate::host::cluster::Gateway>();
             let cluster = flow.cluster::<$crate::host::cluster::Shard>();
-            ($topology)(&gateway, &cluster);
+            let toolhosts = flow.cluster::<$crate::host::cluster::Toolhost>();
+            ($topology)(&gateway, &cluster, &toolhosts);
             let host = |name: &str| {
                 ::hydro_lang::deploy::TrybuildHost::new(deployment.Localhost())
                     .env(SETTINGS_VARIABLE, settings.display().to_string())
@@ -48,11 +49,15 @@ macro_rules! launch_cluster {
                     .display_name(name)
             };
             let gateway_host = host("gateway");
+            let toolhost = host("toolhost 0").env(TOOLHOST_VARIABLE, "0");
             let shard_hosts: ::std::vec::Vec<_> = (0..shards)
                 .map(|shard| host(&::std::format!("shard {shard}")).env(SHARD_VARIABLE, shard.to_string()))
                 .collect();
-            let _nodes =
-                flow.with_process(&gateway, gateway_host).with_cluster(&cluster, shard_hosts).deploy(&mut deployment);
+            let _nodes = flow
+                .with_process(&gateway, gateway_host)
+                .with_cluster(&cluster, shard_hosts)
+                .with_cluster(&toolhosts, [toolhost])
+                .deploy(&mut deployment);
 
             use ::tokio::signal::unix::{SignalKind, signal};
             let (mut interrupted, mut terminated) =

@@ -37,6 +37,8 @@ pub struct CellPlan {
     pub gateway_on: usize,
     /// The machine of each shard.
     pub shards_on: Vec<usize>,
+    /// The machine of each toolhost.
+    pub toolhosts_on: Vec<usize>,
     /// Where the supervisor reaches the gateway.
     pub gateway: SocketAddr,
 }
@@ -140,7 +142,7 @@ pub enum Phase {
 /// What a supervisor says of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessState {
-    /// `gateway 0` or `shard 3`.
+    /// `gateway 0`, `shard 3` or `toolhost 0.1`: the second toolhost of the first cell.
     pub name: String,
     /// The machine's name.
     pub machine: String,

@@ -8,15 +8,16 @@ use super::directory;
 use super::memory::{Remembering, remembering};
 use super::processor::{self, PROCESSOR_VARIABLE};
 use crate::capability::CapabilityKey;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, ToolSpec};
 use crate::journal::{FileDisk, Journal};
 use crate::placement::{Cell, Placement, VIRTUAL_SHARDS};
 use crate::port::{FromAdapter, ToAdapter, ends, loopback};
 use crate::settings::Settings;
 use crate::{gateway as gateways, model as models, timer as timers, tool as tools};
 use futures::Stream;
-use slackwater_core::port::{FromGateway, FromModel, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
+use slackwater_core::port::{FromGateway, FromModel, FromToolhost, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
 use slackwater_core::record::Arrival;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -42,6 +43,9 @@ pub const CELL_VARIABLE: &str = "SLACKWATER_CELL";
 
 /// Names the shard that a location is, counted over all cells from 0.
 pub const SHARD_VARIABLE: &str = "SLACKWATER_SHARD";
+
+/// Names the toolhost that a location is, counted in its cell from 0.
+pub const TOOLHOST_VARIABLE: &str = "SLACKWATER_TOOLHOST";
 
 /// Is set for a shard that has run before, so that its state must be there.
 pub const KNOWN_VARIABLE: &str = "SLACKWATER_SHARD_KNOWN";
@@ -112,23 +116,84 @@ pub fn model() -> (FromAdapter<FromModel>, ToAdapter<ToModel>) {
     (from, gate)
 }
 
-/// A shard's tools.
-pub fn tool() -> (FromAdapter<Arrival>, ToAdapter<ToTool>) {
+/// The tools that a shard's models are offered, as the toolhosts of its cell say.
+pub fn catalog() -> (FromAdapter<()>, ToAdapter<FromToolhost>) {
+    let process = Process::this();
+    let (from, to, mut inside) = ends::<(), FromToolhost>();
+    tokio::spawn(async move {
+        // Kept for as long as it listens: the flow's side must not see an end.
+        let _silent = inside.send;
+        let mut offered: BTreeMap<u32, Vec<ToolSpec>> = BTreeMap::new();
+        while let Some(said) = inside.receive.recv().await {
+            let FromToolhost::Offer { toolhost, tools } = said else { continue };
+            offered.insert(toolhost, or_exit(serde_json::from_str(&tools)));
+            // All of them run the same tools. One that has lost a server still has its name, and says so when it is called.
+            let all: BTreeMap<&str, &ToolSpec> =
+                offered.values().flatten().map(|tool| (tool.name.as_str(), tool)).collect();
+            process.catalog.offer("toolhosts", all.into_values().cloned().collect());
+            if offered.len() as u32 >= process.cell.toolhosts {
+                process.tools_ready.send_replace(true);
+            }
+        }
+    });
+    (from, to)
+}
+
+/// The toolhost of the cell that does what is asked of tools.
+pub fn by_toolhost(asked: ToTool) -> (u32, ToTool) {
+    (asked.toolhost(Process::this().cell.toolhosts), asked)
+}
+
+/// A toolhost's tools.
+pub fn toolhost() -> (Said, ToAdapter<ToTool>) {
     let process = Process::this();
     let gateway = gateway_config();
     let callback_base = gateways::base_url(&gateway, gateway.listen);
     let settings = &process.settings;
     let config = tools::Config { approvals: settings.approvals.clone(), ..settings.tool.clone() };
     let started = tools::start(config, Vec::new(), process.catalog.clone(), key(), callback_base);
-    let (from, to, mut running) = or_exit(started);
+    let (arrivals, to, mut running) = or_exit(started);
+    let (offers, _, inside) = ends::<_, ()>();
+    let mut catalog = process.catalog.watch();
     tokio::spawn(async move {
         for trouble in running.ready(Duration::from_millis(super::TOOLS_READY_MS)).await {
             tracing::warn!(server = %trouble.server, why = %trouble.why, "a tool server cannot be used");
         }
-        process.tools_ready.send_replace(true);
         on_termination(move || running.stop());
+        let toolhost = number(TOOLHOST_VARIABLE);
+        loop {
+            let tools = serde_json::to_string(&**catalog.borrow_and_update()).expect("invariant: tools are plain data");
+            for shard in 0..process.cell.placement.shards {
+                // The flow is gone: so is this process.
+                let _ = inside.send.send((shard, FromToolhost::Offer { toolhost, tools: tools.clone() }));
+            }
+            if catalog.changed().await.is_err() {
+                return;
+            }
+        }
     });
-    (from, to)
+    (Said { arrivals, offers, placement: process.cell.placement.clone() }, to)
+}
+
+/// What a toolhost says, each with the shard of the cell that it is for.
+pub struct Said {
+    arrivals: FromAdapter<Arrival>,
+    offers: FromAdapter<(u32, FromToolhost)>,
+    placement: Placement,
+}
+
+impl Stream for Said {
+    type Item = (u32, FromToolhost);
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Poll::Ready(Some(offer)) = Pin::new(&mut self.offers).poll_next(context) {
+            return Poll::Ready(Some(offer));
+        }
+        let arrival = ready!(Pin::new(&mut self.arrivals).poll_next(context));
+        let placed =
+            |arrival: Arrival| (self.placement.member_of(arrival.thread), FromToolhost::Arrival(Box::new(arrival)));
+        Poll::Ready(arrival.map(placed))
+    }
 }
 
 /// A shard's timers.
@@ -190,6 +255,7 @@ impl Process {
             placement: Placement::even(1, number(SHARDS_VARIABLE), VIRTUAL_SHARDS),
             gateways: vec![gateways::base_url(&settings.gateway, settings.gateway.listen)],
             listen: settings.gateway.listen,
+            toolhosts: 1,
         };
         Self { settings, cell, catalog: Catalog::default(), tools_ready: watch::Sender::new(false) }
     }

@@ -16,8 +16,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let shards = shards.parse()?;
     let settings = format!("directory = {directory:?}\n[gateway]\nlisten = {address:?}\n");
     let settings = prepare(directory.as_ref(), shards, &settings)?;
-    slackwater::launch_cluster!(settings, shards, |gateway, shards| {
-        topology_with(gateway, shards, &House::default());
+    slackwater::launch_cluster!(settings, shards, |gateway, shards, toolhosts| {
+        topology_with(gateway, shards, toolhosts, &House::default());
     })
     .await
 }

@@ -1,12 +1,15 @@
-//! Route: what a gateway asks goes to the shard that owns the thread, and what a shard tells goes to its gateway.
+//! Route: what a gateway asks goes to the shard that owns the thread, what a shard tells goes to its gateway, and what it asks of
+//! tools to a toolhost and back.
 //!
 //! In: the requests of gateways, and what shards tell. Out: the same, each where it belongs. Always: a thread's requests
 //! through one gateway keep their order; an answer goes to the gateway that was asked, an output to all, since a client may
 //! be at any; which shard owns a thread is said by [`crate::id::shard_of`], or by whoever has placed the request already.
 
 use super::Port;
-use crate::port::{FromGateway, ToGateway};
-use hydro_lang::live_collections::stream::{ExactlyOnce, NoOrder};
+use super::operator::Place;
+use crate::port::{FromGateway, FromToolhost, ToGateway, ToTool};
+use crate::record::Arrival;
+use hydro_lang::live_collections::stream::{ExactlyOnce, NoOrder, TotalOrder};
 use hydro_lang::location::MemberId;
 use hydro_lang::prelude::*;
 
@@ -61,4 +64,42 @@ pub fn to_placed<'a, G: 'a, S: 'a>(
     requests
         .map(q!(|(shard, request)| (MemberId::from_raw_id(shard), request)))
         .demux(shards, TCP.fail_stop().bincode())
+}
+
+/// Says of what is asked of tools which toolhost it is for, of so many.
+pub fn by_toolhost<'a, S: 'a>(asked: Port<ToTool, Cluster<'a, S>>, count: u32) -> Port<(u32, ToTool), Cluster<'a, S>> {
+    asked.map(q!(move |asked| (asked.toolhost(count), asked)))
+}
+
+/// Tells what toolhosts say is to become a record from what is not.
+pub fn arrivals<'a, L: Place<'a>>(said: Port<FromToolhost, L>) -> (Port<Arrival, L>, Port<FromToolhost, L>) {
+    let (arrivals, offers) = said.partition(q!(|said| said.is_arrival()));
+    (arrivals.filter_map(q!(|said| said.into_arrival())), offers)
+}
+
+/// Sends what shards ask of tools to the toolhosts of their group. Each shard's order is kept.
+pub fn to_toolhosts<'a, S: 'a, T: 'a>(
+    asked: Port<(u32, ToTool), Cluster<'a, S>>,
+    toolhosts: &Cluster<'a, T>,
+) -> Port<ToTool, Cluster<'a, T>> {
+    asked
+        .map(q!(|(toolhost, asked)| (MemberId::from_raw_id(toolhost), asked)))
+        .demux(toolhosts, TCP.fail_stop().bincode())
+        .values()
+        .assume_ordering::<TotalOrder>(
+            nondet!(/** which shard is heard first is nothing to a tool: a thread is at one */),
+        )
+}
+
+/// Sends what toolhosts say to the shards that it is for. Each toolhost's order is kept.
+pub fn of_toolhosts<'a, S: 'a, T: 'a>(
+    said: Port<(u32, FromToolhost), Cluster<'a, T>>,
+    shards: &Cluster<'a, S>,
+) -> Port<FromToolhost, Cluster<'a, S>> {
+    said.map(q!(|(shard, said)| (MemberId::from_raw_id(shard), said)))
+        .demux(shards, TCP.fail_stop().bincode())
+        .values()
+        .assume_ordering::<TotalOrder>(
+            nondet!(/** which toolhost is heard first is the world's choice, and the journal records it as the order */),
+        )
 }

@@ -25,6 +25,8 @@ pub(super) struct Cluster {
     pub(super) cells: Option<u32>,
     /// How many shards each cell has.
     pub(super) shards: Option<u32>,
+    /// How many toolhosts each cell has.
+    pub(super) toolhosts: Option<u32>,
     /// Where the cluster is kept on this machine.
     pub(super) directory: Option<PathBuf>,
     /// Where the first cell's gateway listens; with hosts only the port counts.
@@ -72,8 +74,8 @@ pub(super) fn read(path: &Path) -> Result<ClusterFile, Failure> {
 }
 
 fn check(file: &ClusterFile) -> Result<(), String> {
-    let Cluster { cells, shards, virtual_shards, .. } = file.cluster;
-    for (name, count) in [("cells", cells), ("shards", shards)] {
+    let Cluster { cells, shards, toolhosts, virtual_shards, .. } = file.cluster;
+    for (name, count) in [("cells", cells), ("shards", shards), ("toolhosts", toolhosts)] {
         if count.is_some_and(|count| !(1..=64).contains(&count)) {
             return Err(format!("cluster.{name} is {}; give a number from 1 to 64", count.unwrap_or_default()));
         }

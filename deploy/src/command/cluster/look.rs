@@ -102,7 +102,8 @@ pub(super) async fn restart(directory: PathBuf, shard: u32) -> Result<(), Failur
         Some((number, cell.restarts, process.process))
     });
     let Some((number, restarts, process)) = found else {
-        let count: usize = before.cells.iter().map(|cell| cell.processes.len().saturating_sub(1)).sum();
+        let processes = before.cells.iter().flat_map(|cell| &cell.processes);
+        let count = processes.filter(|process| process.name.starts_with("shard ")).count();
         return Err(Failure::Usage(format!("there is no shard {shard}: there are {count}, counted from 0")));
     };
     signal(process, Signal::TERM)?;

@@ -14,8 +14,9 @@ use slackwater::placement::{Cell, Placement, VIRTUAL_SHARDS};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 
-/// How many shards a cell has when nobody says.
+/// How many shards and toolhosts a cell has when nobody says.
 const SHARDS: u32 = 2;
+const TOOLHOSTS: u32 = 1;
 
 /// Makes everything ready, and says what the supervisor runs.
 pub(super) async fn prepare(arguments: &Up, file: &ClusterFile, loaded: &Loaded) -> Result<Plan, Failure> {
@@ -54,6 +55,7 @@ pub(super) async fn prepare(arguments: &Up, file: &ClusterFile, loaded: &Loaded)
             placement: manifest.placement.clone(),
             gateways: gateways.clone(),
             listen: cell.gateway,
+            toolhosts: cell.toolhosts_on.len() as u32,
         };
         directory::store(&directory::cell_file(&place, number as u32), &told).map_err(failed)?;
     }
@@ -142,6 +144,7 @@ fn cells(
     if listen.port() == 0 || u32::from(listen.port()) + placement.cells > 65_536 {
         return Err(Failure::Usage("--listen: a cluster needs ports that stay the same, one a cell from this one on, because tools keep the address of their callbacks; give another port".to_owned()));
     }
+    let toolhosts = arguments.toolhosts.or(file.cluster.toolhosts).unwrap_or(TOOLHOSTS);
     let whole = placement.cells as usize >= machines.len();
     let on = |cell: u32, shard: u32| match whole {
         true => cell as usize % machines.len(),
@@ -159,7 +162,13 @@ fn cells(
             )));
         }
         let gateway = SocketAddr::new(ip, listen.port() + cell as u16);
-        Ok(CellPlan { gateway_on, shards_on: (0..placement.shards).map(|shard| on(cell, shard)).collect(), gateway })
+        let shards_on = (0..placement.shards).map(|shard| on(cell, shard)).collect();
+        Ok(CellPlan {
+            gateway_on,
+            shards_on,
+            toolhosts_on: (0..toolhosts).map(|number| on(cell, number)).collect(),
+            gateway,
+        })
     };
     (0..placement.cells).map(cell).collect()
 }

@@ -35,9 +35,10 @@ pub(super) async fn run(arguments: Up) -> Result<(), Failure> {
     let plan = prepare::prepare(&arguments, &file, &loaded).await?;
     let log = directory::log_file(&plan.directory);
     output::line(format!(
-        "placing {} with {} shards each, with hydro_deploy; the log is {}",
+        "placing {} with {} and {} each, with hydro_deploy; the log is {}",
         counted(plan.cells.len(), "cell"),
-        plan.cells[0].shards_on.len(),
+        counted(plan.cells[0].shards_on.len(), "shard"),
+        counted(plan.cells[0].toolhosts_on.len(), "toolhost"),
         log.display()
     ));
     let mut signals = Signals::new()?;
