@@ -17,6 +17,8 @@ mod kills;
 mod refused;
 #[path = "cluster/storm.rs"]
 mod storm;
+#[path = "cluster/toolhosts.rs"]
+mod toolhosts;
 
 // The behaviour asks as the tests of kills do.
 use kills::client::Client;
@@ -108,7 +110,7 @@ async fn a_conversation_runs_through_gateway_and_shards() {
     let ids: Vec<&String> = work.keys().collect();
     assert_eq!(tools.answer(ids[0]).await, 200);
     let processes = processes(&settings);
-    assert_eq!(processes.len(), SHARDS as usize + 2);
+    assert_eq!(processes.len(), SHARDS as usize + 3, "a gateway, the shards, a toolhost and the supervisor");
     let (status, took) = server.terminate();
     assert!(status.success(), "{}", settings.log());
     assert!(took < Duration::from_secs(20), "{took:?}");
