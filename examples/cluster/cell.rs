@@ -46,7 +46,7 @@ pub(crate) async fn run(
     };
     let parts = wiring::learn(&life)?;
     show(board, cell, &life);
-    if let Err(error) = listens(plan.cells[cell].gateway, &mut life).await {
+    if let Err(error) = listens(plan.cells[cell].reached_at, &mut life).await {
         wiring::end_all(&life.processes, Duration::ZERO).await;
         return Err(error);
     }
@@ -95,7 +95,7 @@ async fn again(plan: &Plan, cell: usize, board: &Board, parts: &[Part], mut paus
         let started = async {
             let mut life = wiring::wire_again(parts).await?;
             show(board, cell, &life);
-            match listens(plan.cells[cell].gateway, &mut life).await {
+            match listens(plan.cells[cell].reached_at, &mut life).await {
                 Ok(()) => Ok(life),
                 Err(error) => {
                     wiring::end_all(&life.processes, Duration::ZERO).await;

@@ -3,6 +3,7 @@
 //! In: a cluster file, or how many cells and shards. Out: a cluster that runs until it is told to stop, and what it does at the
 //! moment. Always: what cannot work is told before anything starts; the state of the shards stays where it is.
 
+mod cloud;
 mod file;
 mod hosts;
 mod look;
@@ -40,8 +41,19 @@ A cluster file:
   name = \"one\"
   address = \"192.0.2.10\"
   user = \"agents\"
-  key = \"/home/me/.ssh/id_ed25519\"")]
+  key = \"/home/me/.ssh/id_ed25519\"
+
+Instead of an address, a host can say where it is made with Terraform; deploy/docs/clouds.md has all keys:
+  [[host]]
+  name = \"one\"
+  kind = \"aws\"                     # or \"gcp\", \"azure\"
+  region = \"eu-central-1\"
+  open_to = [\"203.0.113.7/32\"]     # who reaches SSH and the gateways")]
     Up(Up),
+    /// Say which machines of a cloud a cluster file asks for, and write it down for Terraform; make none
+    Plan(Planned),
+    /// Destroy the machines of a cloud that a cluster was given, with their disks
+    Destroy(Destroy),
     /// Write what it takes to run a gateway, shards and a toolhost as containers
     Export(super::containers::Arguments),
     /// Say what the cells of a running cluster do
@@ -74,6 +86,24 @@ pub(crate) struct Rebalance {
     /// How many shards each cell has [default: as many as there are]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
     shards: Option<u32>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Planned {
+    /// The cluster file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Destroy {
+    #[command(flatten)]
+    place: Place,
+    /// The machines, their disks and all threads on them are to be gone
+    #[arg(long)]
+    yes: bool,
 }
 
 /// Which cluster.
@@ -147,6 +177,11 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Export(arguments) => super::containers::run(arguments),
         Command::Up(arguments) => super::block_on(up::run(arguments)),
         Command::Status(place) => super::block_on(look::status(directory(&place)?)),
+        Command::Plan(Planned { file, settings }) => {
+            let file = file::read(&file)?;
+            prepare::plan(&file, &settings)
+        }
+        Command::Destroy(Destroy { place, yes }) => super::block_on(cloud::destroy(&directory(&place)?, yes)),
         Command::Logs(arguments) => {
             let directory = directory(&arguments.place)?;
             super::block_on(look::logs(directory, arguments.lines, arguments.follow))

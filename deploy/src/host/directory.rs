@@ -100,6 +100,11 @@ struct Owner {
     shard: u32,
 }
 
+/// The file that says what a cluster is.
+pub fn manifest_file(cluster: &Path) -> PathBuf {
+    cluster.join("cluster.json")
+}
+
 /// The state directory of a shard, in the cluster's directory on its host.
 pub fn shard_directory(cluster: &Path, shard: u32) -> PathBuf {
     cluster.join(format!("shard-{shard}"))
@@ -147,7 +152,7 @@ impl Manifest {
     /// # Errors
     /// When it cannot be read.
     pub fn load(cluster: &Path) -> Result<Option<Self>, DirectoryError> {
-        let path = cluster.join("cluster.json");
+        let path = manifest_file(cluster);
         let Some(manifest) = read::<Self>(&path)? else { return Ok(None) };
         let fault = manifest.placement.fault().or_else(|| manifest.moving_to.as_ref().and_then(Placement::fault));
         match fault {
@@ -161,7 +166,7 @@ impl Manifest {
     /// # Errors
     /// When it cannot be written.
     pub fn store(&self, cluster: &Path) -> Result<(), DirectoryError> {
-        store(&cluster.join("cluster.json"), self)
+        store(&manifest_file(cluster), self)
     }
 
     /// Looks whether a shard's state can be used, and changes nothing.

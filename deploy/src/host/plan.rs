@@ -39,8 +39,10 @@ pub struct CellPlan {
     pub shards_on: Vec<usize>,
     /// The machine of each toolhost.
     pub toolhosts_on: Vec<usize>,
-    /// Where the supervisor reaches the gateway.
+    /// Where the gateway listens, and the other cells reach it.
     pub gateway: SocketAddr,
+    /// Where the supervisor and clients reach it.
+    pub reached_at: SocketAddr,
 }
 
 /// A machine on which locations run.
@@ -51,6 +53,8 @@ pub struct Machine {
     pub name: String,
     /// The address at which the other machines reach its locations.
     pub address: String,
+    /// The address at which it is reached from here, if that is another one: a machine of a cloud has both.
+    pub public_address: Option<String>,
     /// The cluster's directory on it.
     pub directory: PathBuf,
     /// How it is reached; nothing for this machine.

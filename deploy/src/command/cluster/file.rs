@@ -4,7 +4,7 @@
 
 use super::super::Failure;
 use serde::Deserialize;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// What a cluster file says.
@@ -39,14 +39,108 @@ pub(super) struct Cluster {
     pub(super) pin: bool,
 }
 
-/// A machine that is reached by SSH.
+/// How long the disk of a machine is when the file does not say, in gigabytes.
+pub(super) const DISK_GB: u32 = 20;
+
+/// Where a machine comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    /// It is there, and is reached by SSH.
+    #[default]
+    Ssh,
+    /// It is made on AWS EC2.
+    Aws,
+    /// It is made on Google Compute Engine.
+    Gcp,
+    /// It is made on Azure.
+    Azure,
+}
+
+impl Kind {
+    /// How the file calls it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Ssh => "ssh",
+            Kind::Aws => "aws",
+            Kind::Gcp => "gcp",
+            Kind::Azure => "azure",
+        }
+    }
+
+    /// The user that its images have, or get.
+    pub(super) fn user(self) -> &'static str {
+        if self == Kind::Aws { "admin" } else { "slackwater" }
+    }
+
+    /// The machine that is made when the file does not say: two processors, of this program's kind.
+    pub(super) fn machine(self) -> &'static str {
+        match self {
+            Kind::Ssh => "",
+            Kind::Aws => "m7a.large",
+            Kind::Gcp => "e2-standard-2",
+            Kind::Azure => "Standard_D2as_v5",
+        }
+    }
+
+    /// Looks whether Terraform's provider will find credentials.
+    ///
+    /// # Errors
+    /// Names where it looks.
+    pub(super) fn credentials(self) -> Result<(), Failure> {
+        let (variables, files): (&[&str], &[&str]) = match self {
+            Kind::Ssh => return Ok(()),
+            Kind::Aws => (
+                &["AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE"],
+                &[".aws/credentials", ".aws/config"],
+            ),
+            Kind::Gcp => (
+                &["GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CREDENTIALS", "GOOGLE_OAUTH_ACCESS_TOKEN"],
+                &[".config/gcloud/application_default_credentials.json"],
+            ),
+            Kind::Azure => (&["ARM_CLIENT_ID", "ARM_USE_MSI", "ARM_USE_OIDC"], &[".azure/azureProfile.json"]),
+        };
+        let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+        let is_there = variables.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+            || files.iter().any(|file| home.join(file).is_file());
+        if is_there {
+            return Ok(());
+        }
+        Err(Failure::Failed(format!(
+            "there are no credentials for {}: set one of {}, or log in with its own program, which writes ~/{}",
+            self.name(),
+            variables.join(", "),
+            files[0]
+        )))
+    }
+}
+
+/// A machine that is reached by SSH, or one or some that are made on a cloud.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Host {
     /// What people call it.
     pub(super) name: String,
+    /// Where it comes from.
+    #[serde(default)]
+    pub(super) kind: Kind,
     /// Its address: a name or an IP address, for SSH and for the other machines.
-    pub(super) address: String,
+    pub(super) address: Option<String>,
+    /// How many such machines, called `name-0`, `name-1` and so on; one with this name without it.
+    pub(super) count: Option<u32>,
+    /// Where they are made.
+    pub(super) region: Option<String>,
+    pub(super) zone: Option<String>,
+    pub(super) project: Option<String>,
+    /// The kind of machine, as the cloud calls it.
+    pub(super) machine: Option<String>,
+    /// The image, as the cloud calls it [default: Debian 12].
+    pub(super) image: Option<String>,
+    /// How long its disk is, in gigabytes.
+    pub(super) disk_gb: Option<u32>,
+    /// Who reaches its SSH server and the gateways, as address blocks.
+    #[serde(default)]
+    pub(super) open_to: Vec<String>,
     /// The user there [default: as ssh has it].
     pub(super) user: Option<String>,
     /// The port of its SSH server [default: as ssh has it].
@@ -83,6 +177,15 @@ fn check(file: &ClusterFile) -> Result<(), String> {
     if virtual_shards.is_some_and(|count| !(1..=65_536).contains(&count)) {
         return Err("cluster.virtual_shards has to be a number from 1 to 65536".to_owned());
     }
+    if let Some(first) = file.hosts.first() {
+        let place = |host: &Host| (host.kind, host.region.clone(), host.zone.clone(), host.project.clone());
+        if let Some(other) = file.hosts.iter().find(|host| place(host) != place(first)) {
+            return Err(format!(
+                "the hosts {} and {} are of two kinds or places; the locations of a cluster reach each other at their private addresses, so all of them are in one",
+                first.name, other.name
+            ));
+        }
+    }
     for (index, host) in file.hosts.iter().enumerate() {
         if host.name.is_empty() {
             return Err(format!("the name of host {index} is empty; give each [[host]] a name"));
@@ -90,8 +193,8 @@ fn check(file: &ClusterFile) -> Result<(), String> {
         if file.hosts[..index].iter().any(|other| other.name == host.name) {
             return Err(format!("two hosts are called {:?}; give each [[host]] a name of its own", host.name));
         }
-        if host.address.is_empty() || host.address.starts_with('-') {
-            let said = &host.address;
+        check_kind(host)?;
+        if let Some(said) = host.address.as_ref().filter(|said| said.is_empty() || said.starts_with('-')) {
             return Err(format!("host {}: {said:?} is no address; give a name or an IP address", host.name));
         }
         if host.user.as_ref().is_some_and(|user| user.is_empty() || user.starts_with('-')) {
@@ -108,6 +211,101 @@ fn check(file: &ClusterFile) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whether a host has what its kind needs, and nothing that is another kind's.
+fn check_kind(host: &Host) -> Result<(), String> {
+    use Kind::{Aws, Azure, Gcp, Ssh};
+    let clouds: &[Kind] = &[Aws, Gcp, Azure];
+    let keys: [(&str, bool, &[Kind]); 12] = [
+        ("address", host.address.is_some(), &[Ssh]),
+        ("port", host.port.is_some(), &[Ssh]),
+        ("key", host.key.is_some(), &[Ssh]),
+        ("known_hosts", host.known_hosts.is_some(), &[Ssh]),
+        ("region", host.region.is_some(), &[Aws, Azure]),
+        ("zone", host.zone.is_some(), &[Gcp]),
+        ("project", host.project.is_some(), &[Gcp]),
+        ("count", host.count.is_some(), clouds),
+        ("machine", host.machine.is_some(), clouds),
+        ("image", host.image.is_some(), clouds),
+        ("disk_gb", host.disk_gb.is_some(), clouds),
+        ("open_to", !host.open_to.is_empty(), clouds),
+    ];
+    let (name, kind) = (&host.name, host.kind.name());
+    for (key, is_there, kinds) in keys {
+        let needed = matches!(key, "address" | "region" | "zone" | "project" | "open_to");
+        match (is_there, kinds.contains(&host.kind)) {
+            (true, false) => {
+                let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+                return Err(format!("host {name}: {key} is not for kind {kind:?}, but for {}", kinds.join(", ")));
+            }
+            (false, true) if needed => return Err(format!("host {name}: {}", missing(key, kind))),
+            _ => {}
+        }
+    }
+    if host.kind == Ssh {
+        return Ok(());
+    }
+    let is_name = |text: &str, long: usize| {
+        text.len() <= long
+            && text.starts_with(|c: char| c.is_ascii_lowercase())
+            && text.ends_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+            && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    };
+    if !is_name(name, 24) {
+        return Err(format!(
+            "host {name}: the name of a machine of a cloud has at most 24 lower-case letters, digits and -, and begins with a letter"
+        ));
+    }
+    for place in [&host.region, &host.zone].into_iter().flatten() {
+        if !is_name(place, 40) {
+            return Err(format!(
+                "host {name}: {place:?} is no place of {kind}; give one as the cloud writes it (us-east-1, europe-west1-b, westeurope)"
+            ));
+        }
+    }
+    if let Some(user) = host.user.as_ref().filter(|user| !is_name(user, 32)) {
+        return Err(format!("host {name}: {user:?} is no name of a user there"));
+    }
+    if host.count.is_some_and(|count| !(1..=64).contains(&count)) {
+        return Err(format!("host {name}: count has to be a number from 1 to 64"));
+    }
+    if host.disk_gb.is_some_and(|disk| !(10..=16_384).contains(&disk)) {
+        return Err(format!("host {name}: disk_gb has to be a number from 10 to 16384"));
+    }
+    if host.kind == Azure && host.image.as_ref().is_some_and(|image| image.split(':').count() != 4) {
+        return Err(format!("host {name}: an image of azure is publisher:offer:sku:version"));
+    }
+    if let Some(directory) = host.directory.as_ref().filter(|directory| {
+        let text = directory.to_string_lossy();
+        !directory.is_absolute() || text.contains(['\'', '$', '\n'])
+    }) {
+        return Err(format!(
+            "host {name}: its directory {} has to begin with / and be a plain path",
+            directory.display()
+        ));
+    }
+    let is_block = |block: &&String| {
+        let parts = block.split_once('/');
+        !parts.is_some_and(|(address, bits)| {
+            address.parse::<Ipv4Addr>().is_ok() && bits.parse::<u8>().is_ok_and(|bits| bits <= 32)
+        })
+    };
+    match host.open_to.iter().find(is_block) {
+        Some(block) => {
+            Err(format!("host {name}: open_to: {block:?} is no block of addresses; write it as 203.0.113.7/32"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn missing(key: &str, kind: &str) -> String {
+    match key {
+        "open_to" => format!(
+            "kind {kind:?} needs open_to, who reaches SSH and the gateways: open_to = [\"203.0.113.7/32\"] for the machine that starts the cluster"
+        ),
+        _ => format!("missing field `{key}`, which kind {kind:?} needs"),
+    }
 }
 
 #[cfg(test)]

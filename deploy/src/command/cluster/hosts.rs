@@ -3,7 +3,6 @@
 //! In: a host of the cluster file. Out: nothing, or the host's name, what is wrong with it and what to do. Always: nothing there is
 //! changed but the cluster's directory, which is made.
 
-use super::file::Host;
 use crate::command::Failure;
 use slackwater::host::directory::{Manifest, shard_directory};
 use slackwater::host::plan::Machine;
@@ -16,9 +15,9 @@ const KERNEL_MIN: (u32, u32) = (4, 18);
 const FREE_KIB_MIN: u64 = 2 << 20;
 
 /// Looks at a machine, and at the state of the shards that it will have.
-pub(super) async fn check(machine: &Machine, host: &Host, manifest: &Manifest, shards: &[u32]) -> Result<(), Failure> {
-    let told = ask(machine, host, shards).await?;
-    let failed = |what: String| Err(Failure::Failed(format!("host {}: {what}", host.name)));
+pub(super) async fn check(machine: &Machine, manifest: &Manifest, shards: &[u32]) -> Result<(), Failure> {
+    let told = ask(machine, shards).await?;
+    let failed = |what: String| Err(Failure::Failed(format!("host {}: {what}", machine.name)));
     let field = |name: &str| {
         told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap_or_default().trim()
     };
@@ -57,20 +56,20 @@ pub(super) async fn check(machine: &Machine, host: &Host, manifest: &Manifest, s
         }
     }
     for shard in shards {
-        check_state(machine, host, manifest, *shard, field(&format!("shard-{shard}")))?;
+        check_state(machine, manifest, *shard, field(&format!("shard-{shard}")))?;
     }
     Ok(())
 }
 
 /// Whether what a host has of a shard is what it should have: the words of its `shard.json`.
-fn check_state(machine: &Machine, host: &Host, manifest: &Manifest, shard: u32, owner: &str) -> Result<(), Failure> {
+fn check_state(machine: &Machine, manifest: &Manifest, shard: u32, owner: &str) -> Result<(), Failure> {
     let place = shard_directory(&machine.directory, shard);
     let known = manifest.known.contains(&shard);
     match serde_json::from_str::<serde_json::Value>(owner) {
         Ok(owner) if owner["cluster"] == manifest.cluster.as_str() && owner["shard"] == shard => Ok(()),
         Ok(owner) => Err(Failure::Failed(format!(
             "host {}: {} is the state of shard {} of the cluster {}, not of shard {shard} of {}; give the host another directory",
-            host.name,
+            machine.name,
             place.display(),
             owner["shard"],
             owner["cluster"].as_str().unwrap_or_default(),
@@ -78,14 +77,14 @@ fn check_state(machine: &Machine, host: &Host, manifest: &Manifest, shard: u32, 
         ))),
         Err(_) if known => Err(Failure::Failed(format!(
             "host {}: shard {shard}: its state is gone: {} is not there. Mount its disk or restore it from a backup; it is not started empty, because that would lose what was acknowledged",
-            host.name,
+            machine.name,
             place.display()
         ))),
         Err(_) => Ok(()),
     }
 }
 
-async fn ask(machine: &Machine, host: &Host, shards: &[u32]) -> Result<String, Failure> {
+async fn ask(machine: &Machine, shards: &[u32]) -> Result<String, Failure> {
     let Some(ssh) = &machine.ssh else { return Ok(String::new()) };
     let place = format!("'{}'", machine.directory.display().to_string().replace('\'', r"'\''"));
     let mut script = format!(
@@ -110,7 +109,7 @@ async fn ask(machine: &Machine, host: &Host, shards: &[u32]) -> Result<String, F
     } else {
         "is it on, and does its SSH server answer at this address and port?"
     };
-    Err(Failure::Failed(format!("host {}: {} cannot be reached: {words}; {mend}", host.name, ssh.destination)))
+    Err(Failure::Failed(format!("host {}: {} cannot be reached: {words}; {mend}", machine.name, ssh.destination)))
 }
 
 /// The first two numbers of a version.

@@ -4,7 +4,8 @@
 //! cluster and has its numbers, or nothing is written.
 
 use super::file::{ClusterFile, Host};
-use super::{Up, hosts};
+use super::{Up, cloud, hosts};
+use crate::Settings;
 use crate::command::Failure;
 use crate::config::Loaded;
 use slackwater::capability::CapabilityKey;
@@ -12,7 +13,7 @@ use slackwater::host::directory::{self, Manifest};
 use slackwater::host::plan::{CellPlan, Machine, Plan, Ssh};
 use slackwater::placement::{Cell, Placement, VIRTUAL_SHARDS};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How many shards and toolhosts a cell has when nobody says.
 const SHARDS: u32 = 2;
@@ -20,9 +21,7 @@ const TOOLHOSTS: u32 = 1;
 
 /// Makes everything ready, and says what the supervisor runs.
 pub(super) async fn prepare(arguments: &Up, file: &ClusterFile, loaded: &Loaded) -> Result<Plan, Failure> {
-    let said = file.cluster.directory.as_deref().filter(|_| arguments.settings.directory.is_none());
-    let place = said.unwrap_or(&loaded.config.directory);
-    let place = std::path::absolute(place).map_err(Failure::because)?;
+    let place = place(file, &arguments.settings, loaded)?;
     if let Some(state) = slackwater::host::plan::running(&place).map_err(Failure::because)? {
         return Err(Failure::Failed(format!(
             "the cluster in {} runs already (process {}); `slackwater cluster status` says what it does",
@@ -30,11 +29,23 @@ pub(super) async fn prepare(arguments: &Up, file: &ClusterFile, loaded: &Loaded)
             state.supervisor
         )));
     }
-    let manifest = manifest(arguments, file, &place)?;
-    let machines = machines(file, &place)?;
-    let cells = cells(&manifest.placement, &machines, arguments, file, loaded)?;
-    for (machine, host) in machines.iter().zip(&file.hosts) {
-        hosts::check(machine, host, &manifest, &shards_on(&cells, &machines, machine)).await?;
+    let numbers = (arguments.cells.or(file.cluster.cells), arguments.shards.or(file.cluster.shards));
+    let manifest = manifest(numbers, file, &place)?;
+    let listen = listen(arguments.listen.as_ref(), file, loaded, manifest.placement.cells)?;
+    let machines = match cloud::Cloud::of(file, (listen.port(), manifest.placement.cells)) {
+        Some(cloud) => {
+            check_keys(loaded, "the machines' addresses")?;
+            // From here on there is something that belongs to this cluster.
+            directory::make_directory(&place).map_err(Failure::because)?;
+            manifest.store(&place).map_err(Failure::because)?;
+            cloud::provision(&cloud, &place, &manifest.cluster).await?
+        }
+        None => machines(file, &place)?,
+    };
+    let toolhosts = arguments.toolhosts.or(file.cluster.toolhosts).unwrap_or(TOOLHOSTS);
+    let cells = cells(&manifest.placement, &machines, listen, toolhosts, loaded)?;
+    for machine in machines.iter().filter(|machine| machine.ssh.is_some()) {
+        hosts::check(machine, &manifest, &shards_on(&cells, &machines, machine)).await?;
     }
     for shard in shards_on(&cells, &machines, &machines[0]).into_iter().filter(|_| file.hosts.is_empty()) {
         manifest.check(&place, shard).map_err(Failure::because)?;
@@ -66,10 +77,32 @@ pub(super) async fn prepare(arguments: &Up, file: &ClusterFile, loaded: &Loaded)
     Ok(plan)
 }
 
+/// Where a cluster file's cluster is kept.
+fn place(file: &ClusterFile, settings: &Settings, loaded: &Loaded) -> Result<PathBuf, Failure> {
+    let said = file.cluster.directory.as_deref().filter(|_| settings.directory.is_none());
+    std::path::absolute(said.unwrap_or(&loaded.config.directory)).map_err(Failure::because)
+}
+
+/// Says which machines of a cloud a file asks for, and writes it down.
+pub(super) fn plan(file: &ClusterFile, settings: &Settings) -> Result<(), Failure> {
+    let loaded = settings.load(&[])?;
+    let place = place(file, settings, &loaded)?;
+    let manifest = manifest((file.cluster.cells, file.cluster.shards), file, &place)?;
+    let listen = listen(None, file, &loaded, manifest.placement.cells)?;
+    let Some(cloud) = cloud::Cloud::of(file, (listen.port(), manifest.placement.cells)) else {
+        return Err(Failure::Usage("the file names no machine of a cloud, so there is nothing to be made".to_owned()));
+    };
+    directory::make_directory(&place).map_err(Failure::because)?;
+    manifest.store(&place).map_err(Failure::because)?;
+    cloud::plan(&cloud, &place, &manifest.cluster)
+}
+
 /// What the cluster of a directory is; a new one, if there is none.
-fn manifest(arguments: &Up, file: &ClusterFile, place: &Path) -> Result<Manifest, Failure> {
-    let cells = arguments.cells.or(file.cluster.cells);
-    let shards = arguments.shards.or(file.cluster.shards);
+fn manifest(
+    (cells, shards): (Option<u32>, Option<u32>),
+    file: &ClusterFile,
+    place: &Path,
+) -> Result<Manifest, Failure> {
     let Some(manifest) = Manifest::load(place).map_err(Failure::because)? else {
         let virtual_shards = file.cluster.virtual_shards.unwrap_or(VIRTUAL_SHARDS);
         let (cells, shards) = (cells.unwrap_or(1), shards.unwrap_or(SHARDS));
@@ -107,27 +140,47 @@ fn manifest(arguments: &Up, file: &ClusterFile, place: &Path) -> Result<Manifest
 fn machines(file: &ClusterFile, place: &Path) -> Result<Vec<Machine>, Failure> {
     if file.hosts.is_empty() {
         let (name, address) = ("this machine".to_owned(), "127.0.0.1".to_owned());
-        return Ok(vec![Machine { name, address, directory: place.to_owned(), ssh: None }]);
+        return Ok(vec![Machine { name, address, public_address: None, directory: place.to_owned(), ssh: None }]);
     }
     file.hosts.iter().map(machine).collect()
 }
 
 fn machine(host: &Host) -> Result<Machine, Failure> {
+    let said = host.address.as_deref().unwrap_or_default();
     // Locations listen on it, so it has to be an address in the end.
-    let mut found = (host.address.as_str(), 0).to_socket_addrs().map_err(|error| {
-        Failure::Failed(format!("host {}: its address {:?} is not found: {error}", host.name, host.address))
-    })?;
-    let nowhere = || Failure::Failed(format!("host {}: its address {:?} is not found", host.name, host.address));
+    let mut found = (said, 0)
+        .to_socket_addrs()
+        .map_err(|error| Failure::Failed(format!("host {}: its address {said:?} is not found: {error}", host.name)))?;
+    let nowhere = || Failure::Failed(format!("host {}: its address {said:?} is not found", host.name));
     let address = found.next().ok_or_else(nowhere)?.ip().to_string();
-    let destination =
-        host.user.as_ref().map_or_else(|| host.address.clone(), |user| format!("{user}@{}", host.address));
+    let destination = host.user.as_ref().map_or_else(|| said.to_owned(), |user| format!("{user}@{said}"));
     let ssh = Ssh { destination, port: host.port, key: host.key.clone(), known_hosts: host.known_hosts.clone() };
     let directory = host.directory.clone().unwrap_or_else(|| "/var/lib/slackwater".into());
     if !directory.is_absolute() {
         let said = directory.display();
         return Err(Failure::Usage(format!("host {}: its directory {said} has to begin with /", host.name)));
     }
-    Ok(Machine { name: host.name.clone(), address, directory, ssh: Some(ssh) })
+    Ok(Machine { name: host.name.clone(), address, public_address: None, directory, ssh: Some(ssh) })
+}
+
+/// Where the first gateway listens, of so many.
+fn listen(said: Option<&String>, file: &ClusterFile, loaded: &Loaded, cells: u32) -> Result<SocketAddr, Failure> {
+    let configured = loaded.config.gateway.listen;
+    let listen = file.cluster.listen.filter(|_| said.is_none()).unwrap_or(configured);
+    if listen.port() == 0 || u32::from(listen.port()) + cells > 65_536 {
+        return Err(Failure::Usage("--listen: a cluster needs ports that stay the same, one a cell from this one on, because tools keep the address of their callbacks; give another port".to_owned()));
+    }
+    Ok(listen)
+}
+
+/// A gateway that others reach lets in only who has a key.
+fn check_keys(loaded: &Loaded, address: &str) -> Result<(), Failure> {
+    if !loaded.config.gateway.keys.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "the gateways would listen on {address} without keys, and whoever reaches that address could command the agents; configure keys ([gateway] keys = [\"name:secret\"])"
+    )))
 }
 
 /// Which location is where. A cell is on one machine where there are cells for all machines, so that one machine's end is one
@@ -135,16 +188,10 @@ fn machine(host: &Host) -> Result<Machine, Failure> {
 fn cells(
     placement: &Placement,
     machines: &[Machine],
-    arguments: &Up,
-    file: &ClusterFile,
+    listen: SocketAddr,
+    toolhosts: u32,
     loaded: &Loaded,
 ) -> Result<Vec<CellPlan>, Failure> {
-    let configured = loaded.config.gateway.listen;
-    let listen = file.cluster.listen.filter(|_| arguments.listen.is_none()).unwrap_or(configured);
-    if listen.port() == 0 || u32::from(listen.port()) + placement.cells > 65_536 {
-        return Err(Failure::Usage("--listen: a cluster needs ports that stay the same, one a cell from this one on, because tools keep the address of their callbacks; give another port".to_owned()));
-    }
-    let toolhosts = arguments.toolhosts.or(file.cluster.toolhosts).unwrap_or(TOOLHOSTS);
     let whole = placement.cells as usize >= machines.len();
     let on = |cell: u32, shard: u32| match whole {
         true => cell as usize % machines.len(),
@@ -156,19 +203,17 @@ fn cells(
             Some(_) => machines[gateway_on].address.parse().map_err(Failure::because)?,
             None => listen.ip(),
         };
-        if !ip.is_loopback() && loaded.config.gateway.keys.is_empty() {
-            return Err(Failure::Usage(format!(
-                "the gateways would listen on {ip} without keys, and whoever reaches that address could command the agents; configure keys ([gateway] keys = [\"name:secret\"])"
-            )));
+        if !ip.is_loopback() {
+            check_keys(loaded, &ip.to_string())?;
         }
         let gateway = SocketAddr::new(ip, listen.port() + cell as u16);
+        let reached_at = match &machines[gateway_on].public_address {
+            Some(public) => SocketAddr::new(public.parse().map_err(Failure::because)?, gateway.port()),
+            None => gateway,
+        };
         let shards_on = (0..placement.shards).map(|shard| on(cell, shard)).collect();
-        Ok(CellPlan {
-            gateway_on,
-            shards_on,
-            toolhosts_on: (0..toolhosts).map(|number| on(cell, number)).collect(),
-            gateway,
-        })
+        let toolhosts_on = (0..toolhosts).map(|number| on(cell, number)).collect();
+        Ok(CellPlan { gateway_on, shards_on, toolhosts_on, gateway, reached_at })
     };
     (0..placement.cells).map(cell).collect()
 }

@@ -162,7 +162,7 @@ fn tell(plan: &Plan, state: &State, said: &mut [(Option<Phase>, u64)]) {
         let why = cell.why.as_deref().unwrap_or_default();
         match cell.phase {
             Phase::Ready if cell.restarts == 0 => {
-                output::line(format!("ready: http://{}", plan.cells[number].gateway));
+                output::line(format!("ready: http://{}", plan.cells[number].reached_at));
             }
             Phase::Ready => output::line(format!(
                 "cell {number}: {why}; ready again after {} ms",
