@@ -7,6 +7,8 @@
 
 #[path = "support/behaviour.rs"]
 mod behaviour;
+#[path = "cluster/clouds.rs"]
+mod clouds;
 #[path = "cluster/demo.rs"]
 mod demo;
 #[path = "cluster/hosts.rs"]

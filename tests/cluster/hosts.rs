@@ -10,15 +10,16 @@ use crate::kills::server_process::Settings;
 use slackwater::placement::{Placement, VIRTUAL_SHARDS};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-const KEY: &str = "0123456789abcdef0123";
+pub(crate) const KEY: &str = "0123456789abcdef0123";
 
 /// How long a machine is cut off: longer than it takes to notice.
 const CUT: Duration = Duration::from_secs(9);
 
 /// The stand-in machines. They are gone when this is dropped.
-struct Machines {
+pub(crate) struct Machines {
     id: u32,
     servers: Vec<Child>,
 }
@@ -42,6 +43,22 @@ fn may_make_networks() -> bool {
     bridge && space && pair
 }
 
+/// Whether machines can be stood in for here; says why not.
+pub(crate) fn can_stand_in() -> bool {
+    let has = |program: &str| Command::new(program).arg("-V").output().is_ok();
+    if !rustix::process::geteuid().is_root() || !has("ip") || !has("/usr/sbin/sshd") {
+        eprintln!("not tried: this needs root, iproute2 and openssh-server");
+        return false;
+    }
+    // Tried once: two tests at a time would be in each other's way.
+    static MAY: OnceLock<bool> = OnceLock::new();
+    if !MAY.get_or_init(may_make_networks) {
+        eprintln!("not tried: this system does not let root make bridges and network namespaces");
+        return false;
+    }
+    true
+}
+
 fn run(command: &str) {
     let mut words = command.split_whitespace();
     let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
@@ -49,8 +66,9 @@ fn run(command: &str) {
 }
 
 impl Machines {
-    fn start(place: &Path) -> Self {
-        let id = std::process::id() % 200;
+    /// Two of them on a bridge; `which` tells those of one test from another's.
+    pub(crate) fn start(place: &Path, which: u32) -> Self {
+        let id = (std::process::id() * 2 + which) % 200;
         let mut machines = Self { id, servers: Vec::new() };
         run(&format!("ip link add sw{id} type bridge"));
         run(&format!("ip addr add 10.213.{id}.1/24 dev sw{id}"));
@@ -85,10 +103,12 @@ impl Machines {
         std::fs::write(place.join("known_hosts"), known).unwrap();
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &name, "/usr/sbin/sshd", "-D", "-e", "-f"]).arg(config);
-        command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        let server = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::fs::write(place.join(format!("sshd-{number}.pid")), server.id().to_string()).unwrap();
+        server
     }
 
-    fn address(&self, number: u32) -> String {
+    pub(crate) fn address(&self, number: u32) -> String {
         format!("10.213.{}.{number}", self.id)
     }
 
@@ -112,17 +132,11 @@ impl Drop for Machines {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cells_on_two_machines_and_one_is_cut_off() {
-    let has = |program: &str| Command::new(program).arg("-V").output().is_ok();
-    if !rustix::process::geteuid().is_root() || !has("ip") || !has("/usr/sbin/sshd") {
-        eprintln!("not tried: this needs root, iproute2 and openssh-server");
-        return;
-    }
-    if !may_make_networks() {
-        eprintln!("not tried: this system does not let root make bridges and network namespaces");
+    if !can_stand_in() {
         return;
     }
     let place = tempfile::tempdir().unwrap();
-    let machines = Machines::start(place.path());
+    let machines = Machines::start(place.path(), 0);
     let settings = Settings::new(place.path(), u64::from(std::process::id()) + 5_000, super::behaviour::SCRIPT, None);
     let host = |name: &str, number: u32| {
         let (address, place) = (machines.address(number), place.path().display());

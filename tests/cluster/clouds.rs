@@ -1,0 +1,119 @@
+//! A cluster on machines of a cloud, for which network namespaces with SSH servers stand in.
+//!
+//! In: a cluster file that asks for two machines of AWS, and in Terraform's place a program that reads what it is to make and
+//! gives the namespaces the keys. Out: a cluster on them. Always: a second start finds the machines and their state again;
+//! they are destroyed only when that is said.
+
+use super::hosts::{KEY, Machines, can_stand_in};
+use super::kills::client::Client;
+use super::{Settings, behaviour, launch};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+/// What stands in for Terraform: as a cloud does, it hands each machine its keys, and says where it is.
+const STAND_IN: &str = r#"#!/usr/bin/env python3
+import json, os, signal, sys, time
+here = os.environ["STAND_IN"]
+with open(f"{here}/calls", "a") as calls:
+    calls.write(sys.argv[1] + "\n")
+made = "terraform.tfstate"
+if sys.argv[1] == "apply":
+    wanted = json.load(open("main.tf.json"))
+    resources = wanted["resource"]
+    machines = resources["aws_instance"]
+    assert set(machines) == {"m-0", "m-1"}, machines.keys()
+    if not os.path.exists(made):
+        script = machines["m-0"]["user_data"]
+        private = script.split("<<'END'\n")[1].split("END\n")[0]
+        with open(f"{here}/host", "w") as host:
+            host.write(private)
+        with open(f"{here}/user.pub", "w") as user:
+            user.write(resources["aws_key_pair"]["cluster"]["public_key"] + "\n")
+        for number in (2, 3):
+            os.kill(int(open(f"{here}/sshd-{number}.pid").read()), signal.SIGHUP)
+        for name in machines:
+            print(f"aws_instance.{name}: Creating...", flush=True)
+        json.dump(sorted(machines), open(made, "w"))
+    print("Apply complete! Resources: 2 added, 0 changed, 0 destroyed.")
+elif sys.argv[1] == "output":
+    addresses = os.environ["STAND_IN_ADDRESSES"].split()
+    named = {f"m-{n}_{what}": {"value": address} for n, address in enumerate(addresses) for what in ("public", "private")}
+    print(json.dumps(named))
+elif sys.argv[1] == "destroy":
+    os.remove(made)
+    print("Destroy complete! Resources: 2 destroyed.")
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_on_machines_that_are_made_for_it() {
+    if !can_stand_in() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let machines = Machines::start(place.path(), 1);
+    let programs = place.path().join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    std::fs::write(programs.join("tofu"), STAND_IN).unwrap();
+    std::fs::set_permissions(programs.join("tofu"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let settings = Settings::new(place.path(), u64::from(std::process::id()) + 7_000, behaviour::SCRIPT, None);
+    let file = place.path().join("cluster.toml");
+    let text = format!(
+        "[cluster]\ncells = 2\nshards = 1\n[[host]]\nname = \"m\"\nkind = \"aws\"\ncount = 2\nregion = \"eu-central-1\"\nopen_to = [\"10.213.0.0/16\"]\nuser = \"root\"\ndirectory = \"{}/state\"\n",
+        place.path().display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let addresses = [machines.address(2), machines.address(3)];
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let as_on_cloud = |command: &mut Command| {
+        command.env("PATH", &path).env("STAND_IN", place.path()).env("STAND_IN_ADDRESSES", addresses.join(" "));
+        command.env("AWS_ACCESS_KEY_ID", "stand-in").env("SLACKWATER_GATEWAY_KEYS", format!("test:{KEY}"));
+    };
+    let say = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_slackwater"));
+        as_on_cloud(command.args(words).current_dir(place.path()));
+        let told = command.output().unwrap();
+        let (out, err) = (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
+        (told.status.code().unwrap(), format!("{out}{err}"))
+    };
+    let (of, directory) = (file.to_str().unwrap(), settings.directory.to_str().unwrap());
+
+    let (status, words) = say(&["cluster", "plan", of, "--directory", directory]);
+    assert!(status == 0 && words.contains("m-1: m7a.large in eu-central-1"), "{words}");
+    assert!(words.contains("nothing was made") && !place.path().join("calls").exists(), "{words}");
+
+    let up = || {
+        let mut command = settings.cells_command(2, 1);
+        as_on_cloud(command.arg(&file));
+        command
+    };
+    let gateways: Vec<Client> = addresses
+        .iter()
+        .zip(0..)
+        .map(|(address, cell)| Client::with_key(format!("http://{address}:{}", settings.port + cell), KEY))
+        .collect();
+    let names: Vec<String> = (0..6).map(|n| format!("thread-{n}")).collect();
+    for (id, number) in [("first", 1), ("second", 3)] {
+        let server = launch(&settings, &mut up(), &gateways).await;
+        for name in &names {
+            assert_eq!(gateways[1].post(name, id, "hello").await, number, "the machines have their state");
+            gateways[0].idle(name).await;
+        }
+        let (status, words) = say(&["cluster", "destroy", "--directory", directory, "--yes"]);
+        assert!(status == 1 && words.contains("the cluster runs"), "{words}");
+        assert!(server.terminate().0.success(), "{}", settings.log());
+    }
+    assert!(settings.log().contains("m-0 is up at"), "{}", settings.log());
+
+    let (status, words) = say(&["cluster", "destroy", "--directory", directory]);
+    assert!(status == 2 && words.contains("say --yes"), "{words}");
+    let (status, words) = say(&["cluster", "destroy", "--directory", directory, "--yes"]);
+    assert!(status == 0 && words.contains("are destroyed"), "{words}");
+    let calls = std::fs::read_to_string(place.path().join("calls")).unwrap();
+    let of_a_start = ["init", "apply", "output"];
+    let expected: Vec<&str> = of_a_start.into_iter().chain(of_a_start).chain(["init", "destroy"]).collect();
+    assert_eq!(calls.lines().collect::<Vec<_>>(), expected);
+    let (status, words) = say(&["cluster", "destroy", "--directory", directory, "--yes"]);
+    assert!(status == 1 && words.contains("has no machines of a cloud"), "{words}");
+    assert!(!Path::new(directory).join("cluster.json").exists());
+}
