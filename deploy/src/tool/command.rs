@@ -1,6 +1,6 @@
-//! A command that is a RAP server: the process.
+//! A command that is a tool server: the process.
 //!
-//! In: a program. Out: the base URL of the server that it is, and the moment it ends. Always: it has a process group of its
+//! In: a program. Out: the base URL of the server that it is, or its standard input and output, and the moment it ends. Always: it has a process group of its
 //! own, and nothing of that group outlives this value. (It does outlive a SIGKILL of ours: what it works on then still
 //! reaches the callback address after our next start.)
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 /// The longest line of output that is read as one, in bytes.
 const LINE_LENGTH_MAX: u64 = 8 << 10;
@@ -36,24 +36,7 @@ impl Process {
     /// Starts a command and waits for the line that says its port.
     pub(super) async fn start(label: &str, command: &config::Command, limit: Duration) -> Result<Self, Error> {
         let fault = |fault: String| Error::Command { command: command.program.clone(), fault };
-        let mut spawn = Command::new(&command.program);
-        spawn
-            .args(&command.arguments)
-            .envs(&command.env)
-            .env("RAP_EMBEDDED", "1")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        if let Some(directory) = &command.cwd {
-            spawn.current_dir(directory);
-        }
-        let mut child = spawn.spawn().map_err(|error| fault(format!("cannot be started: {error}")))?;
-        let stdout = child.stdout.take().expect("invariant: the output is piped");
-        let stderr = child.stderr.take().expect("invariant: the output is piped");
-        let group = child.id().and_then(|id| Pid::from_raw(id as i32));
-        let mut process = Self { program: command.program.clone(), child, group, port: 0 };
-        tokio::spawn(trace(label.to_owned(), BufReader::new(stderr)));
+        let (mut process, stdout) = Self::spawn(label, command, &[("RAP_EMBEDDED", "1")], Stdio::null())?;
         let mut stdout = BufReader::new(stdout);
         let line = tokio::time::timeout(limit, next_line(&mut stdout))
             .await
@@ -66,6 +49,36 @@ impl Process {
         process.port = port;
         tokio::spawn(trace(label.to_owned(), stdout));
         Ok(process)
+    }
+
+    /// Starts a command that is spoken to over its standard input and output.
+    pub(super) fn piped(label: &str, command: &config::Command) -> Result<(Self, ChildStdout, ChildStdin), Error> {
+        let (mut process, stdout) = Self::spawn(label, command, &[], Stdio::piped())?;
+        let stdin = process.child.stdin.take().expect("invariant: the input is piped");
+        Ok((process, stdout, stdin))
+    }
+
+    fn spawn(
+        label: &str,
+        command: &config::Command,
+        more: &[(&str, &str)],
+        stdin: Stdio,
+    ) -> Result<(Self, ChildStdout), Error> {
+        let mut spawn = Command::new(&command.program);
+        spawn.args(&command.arguments).envs(&command.env).envs(more.iter().copied()).process_group(0);
+        spawn.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(directory) = &command.cwd {
+            spawn.current_dir(directory);
+        }
+        let mut child = spawn.spawn().map_err(|error| Error::Command {
+            command: command.program.clone(),
+            fault: format!("cannot be started: {error}"),
+        })?;
+        let stdout = child.stdout.take().expect("invariant: the output is piped");
+        let stderr = child.stderr.take().expect("invariant: the output is piped");
+        let group = child.id().and_then(|id| Pid::from_raw(id as i32));
+        tokio::spawn(trace(label.to_owned(), BufReader::new(stderr)));
+        Ok((Self { program: command.program.clone(), child, group, port: 0 }, stdout))
     }
 
     /// The server's base URL.

@@ -1,7 +1,7 @@
 //! The configuration of the tools: which servers there are, and the limits.
 //!
-//! In: the `tool` table of a configuration file. Out: one source for each server. Always: a server is a URL or a command,
-//! and two servers never have the same label.
+//! In: the `tool` table of a configuration file. Out: one source for each server, by RAP or by MCP. Always: a server is a URL or
+//! a command, and two servers never have the same label.
 
 use super::Error;
 use super::terms::Approvals;
@@ -15,6 +15,8 @@ use std::path::PathBuf;
 pub struct Config {
     /// The tool servers.
     pub server: Vec<ServerConfig>,
+    /// The servers that speak the Model Context Protocol.
+    pub mcp: Vec<McpConfig>,
     /// How long a server may take to answer an invocation, in milliseconds.
     pub invocation_timeout_ms: u64,
     /// How often an invocation is tried before the model is told that it failed.
@@ -45,6 +47,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             server: Vec::new(),
+            mcp: Vec::new(),
             invocation_timeout_ms: 30_000,
             invocation_attempts: 5,
             retry_first_ms: 500,
@@ -78,6 +81,44 @@ pub struct ServerConfig {
     pub timeout_ms: Option<u64>,
 }
 
+/// One server that speaks the Model Context Protocol: either `url`, by streamable HTTP, or `command`, by its standard input and
+/// output.
+#[derive(Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct McpConfig {
+    /// What people call it, in logs. Without one it is called by its URL or command.
+    pub name: Option<String>,
+    /// Where it is, for example `https://example.com/mcp`.
+    pub url: Option<String>,
+    /// What is sent to the URL with every request, for example `Authorization`.
+    pub headers: BTreeMap<String, String>,
+    /// The program and its arguments, to be started and supervised.
+    pub command: Option<Vec<String>>,
+    /// The directory that the command runs in; ours without one.
+    pub cwd: Option<PathBuf>,
+    /// What is added to the command's environment.
+    pub env: BTreeMap<String, String>,
+    /// How long a call of one of its tools may take, in milliseconds, if the tool's annotations do not say.
+    pub timeout_ms: Option<u64>,
+}
+
+impl std::fmt::Debug for McpConfig {
+    /// Headers and environment are often secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, url, headers, command, cwd, env, timeout_ms } = self;
+        let (headers, env): (Vec<_>, Vec<_>) = (headers.keys().collect(), env.keys().collect());
+        f.debug_struct("McpConfig")
+            .field("name", name)
+            .field("url", url)
+            .field("headers", &headers)
+            .field("command", command)
+            .field("cwd", cwd)
+            .field("env", &env)
+            .field("timeout_ms", timeout_ms)
+            .finish()
+    }
+}
+
 /// Where a server comes from.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
@@ -85,6 +126,8 @@ pub(super) struct Source {
     pub(super) label: String,
     /// How it is reached.
     pub(super) reach: Reach,
+    /// What is sent to its URL with every request.
+    pub(super) headers: BTreeMap<String, String>,
     /// How long a call may take, in milliseconds, if the server is told.
     pub(super) timeout_ms: Option<u64>,
 }
@@ -110,20 +153,41 @@ pub(super) struct Command {
 impl Config {
     /// The sources that are configured.
     pub(super) fn sources(&self) -> Result<Vec<Source>, Error> {
-        let mut labels = BTreeSet::new();
-        self.server
-            .iter()
-            .map(|server| {
-                let source = server.source()?;
-                match labels.insert(source.label.clone()) {
-                    true => Ok(source),
-                    false => Err(Error::Config {
-                        server: source.label,
-                        fault: "is there twice; remove one, or give them different names".to_owned(),
-                    }),
-                }
-            })
-            .collect()
+        apart(self.server.iter().map(ServerConfig::source))
+    }
+
+    /// The sources that speak the Model Context Protocol.
+    pub(super) fn mcp_sources(&self) -> Result<Vec<Source>, Error> {
+        apart(self.mcp.iter().map(McpConfig::source))
+    }
+}
+
+/// Sources of one kind, each under a label of its own.
+fn apart(sources: impl Iterator<Item = Result<Source, Error>>) -> Result<Vec<Source>, Error> {
+    let mut labels = BTreeSet::new();
+    sources
+        .map(|source| {
+            let source = source?;
+            match labels.insert(source.label.clone()) {
+                true => Ok(source),
+                false => Err(Error::Config {
+                    server: source.label,
+                    fault: "is there twice; remove one, or give them different names".to_owned(),
+                }),
+            }
+        })
+        .collect()
+}
+
+impl McpConfig {
+    fn source(&self) -> Result<Source, Error> {
+        let Self { name, url, headers, command, cwd, env, timeout_ms } = self.clone();
+        let source = ServerConfig { name, url, command, cwd, env, timeout_ms }.source()?;
+        if self.url.is_none() && !headers.is_empty() {
+            let fault = "`headers` belong to a URL, not to a command".to_owned();
+            return Err(Error::Config { server: source.label, fault });
+        }
+        Ok(Source { headers, ..source })
     }
 }
 
@@ -144,6 +208,7 @@ impl ServerConfig {
                 Ok(Source {
                     label: self.name.clone().unwrap_or_else(|| base.clone()),
                     reach: Reach::Url(base),
+                    headers: BTreeMap::new(),
                     timeout_ms: self.timeout_ms,
                 })
             }
@@ -156,6 +221,7 @@ impl ServerConfig {
                         cwd: self.cwd.clone(),
                         env: self.env.clone(),
                     }),
+                    headers: BTreeMap::new(),
                     timeout_ms: self.timeout_ms,
                 }),
                 _ => fault("(no name)", "the command is empty; give a program and its arguments".to_owned()),

@@ -59,7 +59,8 @@ impl State {
 /// Keeps what is known of a server true, for as long as it is polled. `doubt` is told when a call did not get through.
 pub(super) async fn keep(source: Source, shared: Arc<Shared>, publish: watch::Sender<State>, doubt: Arc<Notify>) {
     let timeout_ms = source.timeout_ms.or(shared.config.timeout_ms);
-    let keeper = Keeper { label: source.label, timeout_ms, shared, publish, doubt };
+    let board = Board { kind: "rap", label: source.label, shared, publish };
+    let keeper = Keeper { board, timeout_ms, doubt };
     match source.reach {
         Reach::Url(base) => keeper.watch(&base).await,
         Reach::Command(command) => keeper.supervise(command).await,
@@ -67,12 +68,19 @@ pub(super) async fn keep(source: Source, shared: Arc<Shared>, publish: watch::Se
 }
 
 struct Keeper {
-    label: String,
+    board: Board,
     /// How long calls may take, in milliseconds, if their tools do not say.
     timeout_ms: Option<u64>,
-    shared: Arc<Shared>,
-    publish: watch::Sender<State>,
     doubt: Arc<Notify>,
+}
+
+/// Where it is said what is known of a server.
+pub(super) struct Board {
+    /// The kind of server: no other kind of source has a name with it in the catalog.
+    pub(super) kind: &'static str,
+    pub(super) label: String,
+    pub(super) shared: Arc<Shared>,
+    pub(super) publish: watch::Sender<State>,
 }
 
 impl Keeper {
@@ -90,9 +98,9 @@ impl Keeper {
     async fn find(&self, base: &str) {
         let mut failures = 0;
         loop {
-            match discover(&self.shared.client, base, &self.shared.schemas, self.timeout_ms).await {
-                Ok(toolset) => return self.found(toolset),
-                Err(error) => self.in_trouble(error),
+            match discover(&self.board.shared.client, base, &self.board.shared.schemas, self.timeout_ms).await {
+                Ok(toolset) => return self.board.found(toolset),
+                Err(error) => self.board.in_trouble(error),
             }
             failures += 1;
             tokio::time::sleep(pause::after(failures, FIND_FIRST_MS, FIND_MAX_MS)).await;
@@ -101,11 +109,11 @@ impl Keeper {
 
     /// Runs a command, finds its toolset, and starts it again whenever it ends.
     async fn supervise(&self, command: Command) {
-        let limit = Duration::from_millis(self.shared.config.command_start_limit_ms);
+        let limit = Duration::from_millis(self.board.shared.config.command_start_limit_ms);
         let mut failures = 0;
         loop {
             let started = tokio::time::Instant::now();
-            let error = match Process::start(&self.label, &command, limit).await {
+            let error = match Process::start(&self.board.label, &command, limit).await {
                 Err(error) => error,
                 Ok(mut process) => {
                     let base = process.base();
@@ -115,13 +123,16 @@ impl Keeper {
                     }
                 }
             };
-            self.in_trouble(error);
+            self.board.in_trouble(error);
             failures = if started.elapsed().as_millis() as u64 >= RAN_WELL_MS { 1 } else { failures + 1 };
             tokio::time::sleep(pause::after(failures, FIND_FIRST_MS, FIND_MAX_MS)).await;
         }
     }
+}
 
-    fn found(&self, toolset: Toolset) {
+impl Board {
+    /// It offers this.
+    pub(super) fn found(&self, toolset: Toolset) {
         let before = self.publish.borrow().clone();
         if before.trouble.is_none() && before.toolset.as_deref() == Some(&toolset) {
             return;
@@ -132,7 +143,7 @@ impl Keeper {
         {
             tracing::warn!(server = self.label, endpoint = toolset.endpoint, "the toolset sends its calls elsewhere");
         }
-        for name in self.shared.catalog.offer(&source_name(&self.label), toolset.tools.clone()) {
+        for name in self.shared.catalog.offer(&self.source_name(), toolset.tools.clone()) {
             tracing::warn!(
                 server = self.label,
                 tool = name,
@@ -143,7 +154,8 @@ impl Keeper {
         self.shared.changed.notify_one();
     }
 
-    fn in_trouble(&self, error: Error) {
+    /// It cannot be used at present.
+    pub(super) fn in_trouble(&self, error: Error) {
         let before = self.publish.borrow().clone();
         // The same trouble is told once, not at every attempt.
         if before.trouble().as_deref() != Some(&error.to_string()) {
@@ -151,15 +163,15 @@ impl Keeper {
         }
         let refused = matches!(error, Error::Refused { .. });
         if refused && before.toolset.is_some() {
-            self.shared.catalog.offer(&source_name(&self.label), Vec::new());
+            self.shared.catalog.offer(&self.source_name(), Vec::new());
         }
         let toolset = before.toolset.filter(|_| !refused);
         self.publish.send_replace(State { toolset, trouble: Some(Arc::new(error)) });
         self.shared.changed.notify_one();
     }
-}
 
-/// The name of a server's source in the catalog, which no other kind of source has.
-fn source_name(label: &str) -> String {
-    format!("rap:{label}")
+    /// The name of the server's source in the catalog.
+    fn source_name(&self) -> String {
+        format!("{}:{}", self.kind, self.label)
+    }
 }

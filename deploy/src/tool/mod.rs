@@ -11,7 +11,9 @@
 //! | `terms` | which arguments a tool takes, how long a call may take, whether a person is asked first |
 //! | `schema` | checks a call's arguments, and refuses it when they do not fit |
 //! | `lane` | one source's calls: so many at a time, the rest in order |
+//! | `server` | a server as the router sees it, whatever it speaks |
 //! | `rap` | calls over HTTP, spelled in `wire`, tried again after a `pause` |
+//! | `mcp` | calls by the Model Context Protocol, over HTTP or with a command |
 //! | `status` | asks a server, after a start, whether it still knows the calls that it had taken over |
 //! | `keeper` | finds a server by `discovery`, and runs it if it is a `command` |
 //! | `local` | async Rust functions |
@@ -24,18 +26,20 @@ mod discovery;
 mod keeper;
 mod lane;
 mod local;
+mod mcp;
 mod outbox;
 mod pause;
 mod rap;
 mod router;
 mod schema;
+mod server;
 mod status;
 mod terms;
 #[cfg(test)]
 mod tests;
 pub mod wire;
 
-pub use config::{Config, ServerConfig};
+pub use config::{Config, McpConfig, ServerConfig};
 pub use local::{Answer, CallContext, LocalTool};
 pub use terms::Approvals;
 
@@ -127,7 +131,7 @@ pub fn start(
     key: CapabilityKey,
     callback_base: String,
 ) -> Result<(FromAdapter<Arrival>, ToAdapter<ToTool>, Tools), Error> {
-    let servers = config.sources()?;
+    let (servers, speak_mcp) = (config.sources()?, config.mcp_sources()?);
     let (from, to, inside) = port::ends();
     let outbox = outbox::Outbox::new(inside.send);
     let schemas = schema::Schemas::default();
@@ -142,8 +146,9 @@ pub fn start(
         config,
         outbox: outbox.clone(),
     });
-    let servers: Vec<rap::Server> =
-        servers.into_iter().map(|source| rap::Server::start(source, shared.clone())).collect();
+    let by_rap = servers.into_iter().map(|source| rap::start(source, shared.clone()));
+    let by_mcp = speak_mcp.into_iter().map(|source| mcp::start(source, shared.clone()));
+    let servers: Vec<server::Server> = by_rap.chain(by_mcp).collect();
     let states = servers.iter().map(|server| (server.label.clone(), server.state.clone())).collect();
     let stop = CancellationToken::new();
     let router = router::Router {

@@ -11,6 +11,7 @@ use super::keeper::{self, State};
 use super::lane::Job;
 use super::outbox::{Outbox, failed, now_ms, refused};
 use super::schema::Schemas;
+use super::server::Server;
 use super::terms::Admitted;
 use super::wire::{CancelToolCall, CloseThread, Invocation, UserChoiceResponse};
 use super::{Error, lane, pause, status};
@@ -24,7 +25,6 @@ use slackwater_core::record::Record;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
-use tokio::task::JoinHandle;
 
 /// How many notices to one server are under way at a time. More are dropped: they are a courtesy.
 const NOTICES_MAX: usize = 64;
@@ -48,19 +48,6 @@ pub(super) struct Shared {
     pub(super) outbox: Outbox,
 }
 
-/// One server, found or not.
-pub(super) struct Server {
-    /// What it is called in logs.
-    pub(super) label: String,
-    /// What is known of it.
-    pub(super) state: watch::Receiver<State>,
-    /// Where its calls go.
-    pub(super) asks: mpsc::UnboundedSender<ToTool>,
-    keeper: JoinHandle<()>,
-    lane: JoinHandle<()>,
-    checker: JoinHandle<()>,
-}
-
 /// The client of all servers. It never follows a redirect, which would turn an invocation into another request, and never
 /// uses a proxy, which would not find the servers of this machine.
 pub(super) fn client() -> Result<reqwest::Client, Error> {
@@ -72,56 +59,39 @@ pub(super) fn client() -> Result<reqwest::Client, Error> {
         .map_err(Error::Client)
 }
 
-impl Server {
-    /// Starts looking for a server, and doing its calls.
-    pub(super) fn start(source: Source, shared: Arc<Shared>) -> Self {
-        let (publish, state) = watch::channel(State::default());
-        let (asks, receive) = mpsc::unbounded_channel();
-        let label = source.label.clone();
-        let doubt = Arc::new(Notify::new());
-        let keeper = tokio::spawn(keeper::keep(source, shared.clone(), publish, doubt.clone()));
-        let caller = Arc::new(Caller { label: label.clone(), state: state.clone(), doubt, shared: shared.clone() });
-        let notices = Arc::new(Semaphore::new(NOTICES_MAX));
-        let (checks, to_check) = mpsc::unbounded_channel();
-        let checker = tokio::spawn(status::check(to_check, caller.clone()));
-        let teller = caller.clone();
-        let lane = tokio::spawn(lane::run(
-            receive,
-            shared.config.invocations_max,
-            shared.outbox.clone(),
-            move |job| {
-                let caller = caller.clone();
-                async move {
-                    match job {
-                        Job::Call(dispatch) => caller.call(dispatch).await,
-                        Job::Respond(respond) => caller.respond(respond).await,
-                    }
+/// Starts looking for a server, and doing its calls.
+pub(super) fn start(source: Source, shared: Arc<Shared>) -> Server {
+    let (publish, state) = watch::channel(State::default());
+    let (asks, receive) = mpsc::unbounded_channel();
+    let label = source.label.clone();
+    let doubt = Arc::new(Notify::new());
+    let keeper = tokio::spawn(keeper::keep(source, shared.clone(), publish, doubt.clone()));
+    let caller = Arc::new(Caller { label: label.clone(), state: state.clone(), doubt, shared: shared.clone() });
+    let notices = Arc::new(Semaphore::new(NOTICES_MAX));
+    let (checks, to_check) = mpsc::unbounded_channel();
+    let checker = tokio::spawn(status::check(to_check, caller.clone()));
+    let teller = caller.clone();
+    let lane = tokio::spawn(lane::run(
+        receive,
+        shared.config.invocations_max,
+        shared.outbox.clone(),
+        move |job| {
+            let caller = caller.clone();
+            async move {
+                match job {
+                    Job::Call(dispatch) => caller.call(dispatch).await,
+                    Job::Respond(respond) => caller.respond(respond).await,
                 }
-            },
-            move |ask| match ask {
-                ToTool::Check(dispatch) => {
-                    let _ = checks.send(dispatch);
-                }
-                ask => teller.clone().tell(ask, &notices),
-            },
-        ));
-        Self { label, state, asks, keeper, lane, checker }
-    }
-
-    /// Whether it offers a tool of this name.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.state.borrow().toolset.as_ref().is_some_and(|set| set.tools.iter().any(|tool| tool.name == name))
-    }
-
-    /// Drops its calls and ends its command.
-    pub(super) async fn stop(self) {
-        drop(self.asks);
-        self.keeper.abort();
-        self.checker.abort();
-        let _ = self.lane.await;
-        let _ = self.keeper.await;
-        let _ = self.checker.await;
-    }
+            }
+        },
+        move |ask| match ask {
+            ToTool::Check(dispatch) => {
+                let _ = checks.send(dispatch);
+            }
+            ask => teller.clone().tell(ask, &notices),
+        },
+    ));
+    Server { label, state, asks, lane, helpers: vec![keeper, checker] }
 }
 
 /// Does the calls of a server.

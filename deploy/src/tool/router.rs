@@ -7,7 +7,7 @@
 use super::lane::Job;
 use super::local::Local;
 use super::outbox::{Outbox, refused};
-use super::rap::Server;
+use super::server::Server;
 use crate::catalog::Catalog;
 use slackwater_core::effect::Dispatch;
 use slackwater_core::port::ToTool;

@@ -54,7 +54,7 @@ pub(super) fn configuration(cloud: &Cloud, prefix: &str, keys: &Keys) -> Configu
             "ingress": [
                 rule("SSH", "tcp", (22, 22), open, false),
                 rule("Gateways", "tcp", (port.into(), last), open, false),
-                rule("The cluster's own locations", "tcp", (0, 65_535), &[], true),
+                rule("Locations of the cluster", "tcp", (0, 65_535), &[], true),
             ],
             "egress": [rule("Out", "-1", (0, 0), &["0.0.0.0/0".to_owned()], false)],
         }),
