@@ -87,9 +87,20 @@ fn the_images_build_and_their_programs_start() {
             "id -u && stat -c %U /var/lib/slackwater && cat /etc/slackwater/cluster.toml",
         ];
         assert!(buildah.run(&state).starts_with("10001\nslackwater\n# The settings"));
-        // Outside ECS a location finds nobody: it starts, and says what it lacks.
-        let started = buildah.try_run(&["run", &container, "--", "/usr/local/bin/location"]);
-        let words = String::from_utf8_lossy(&started.stderr).into_owned();
-        assert!(!started.status.success() && words.contains("CLUSTER_NAME"), "{name}: {words}");
     }
+    // As it is exported it lets nobody in, and says so; with a key it listens.
+    let gateway = "slackwater-gateway-working-container";
+    let refused = buildah.try_run(&["run", gateway, "--", "/usr/local/bin/location"]);
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && words.contains("without keys"), "{words}");
+    let asks = "exec 3<>/dev/tcp/127.0.0.1/17997; printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3";
+    let with_key = format!(
+        "sed 's/^keys.*/keys = [\"me:a-secret-that-nobody-knows\"]/; s/0.0.0.0:7070/127.0.0.1:17997/' $SLACKWATER_CLUSTER_SETTINGS > /tmp/told.toml
+         SLACKWATER_CLUSTER_SETTINGS=/tmp/told.toml timeout 5 location & sleep 3; {asks}; wait"
+    );
+    let said = buildah.try_run(&["run", gateway, "--", "bash", "-c", &with_key]);
+    assert!(String::from_utf8_lossy(&said.stdout).contains("{\"live\":true}"), "{said:?}");
+    // A shard whose state is there waits for its gateway, which it would find by ECS.
+    let waits = "mkdir /var/lib/slackwater/shard-0 && timeout 5 location; test $? = 124";
+    buildah.run(&["run", "slackwater-shard0-working-container", "--", "bash", "-c", waits]);
 }
