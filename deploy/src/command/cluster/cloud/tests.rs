@@ -1,3 +1,7 @@
+//! What is made on a cloud.
+//!
+//! In: cluster files. Out: what Terraform is told. Always: nothing is asked of a cloud; the real program runs with its own provider.
+
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 use super::*;
 use hydro_deploy::aws::AwsNetwork;
