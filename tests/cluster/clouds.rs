@@ -36,6 +36,8 @@ if sys.argv[1] == "apply":
             print(f"aws_instance.{name}: Creating...", flush=True)
         json.dump(sorted(machines), open(made, "w"))
     print("Apply complete! Resources: 2 added, 0 changed, 0 destroyed.")
+elif sys.argv[1] == "show":
+    print(json.dumps({"resource_changes": []}))
 elif sys.argv[1] == "output":
     addresses = os.environ["STAND_IN_ADDRESSES"].split()
     named = {f"m-{n}_{what}": {"value": address} for n, address in enumerate(addresses) for what in ("public", "private")}
@@ -110,7 +112,7 @@ async fn a_cluster_on_machines_that_are_made_for_it() {
     let (status, words) = say(&["cluster", "destroy", "--directory", directory, "--yes"]);
     assert!(status == 0 && words.contains("are destroyed"), "{words}");
     let calls = std::fs::read_to_string(place.path().join("calls")).unwrap();
-    let of_a_start = ["init", "apply", "output"];
+    let of_a_start = ["init", "plan", "show", "apply", "output"];
     let expected: Vec<&str> = of_a_start.into_iter().chain(of_a_start).chain(["init", "destroy"]).collect();
     assert_eq!(calls.lines().collect::<Vec<_>>(), expected);
     let (status, words) = say(&["cluster", "destroy", "--directory", directory, "--yes"]);

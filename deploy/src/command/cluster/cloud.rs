@@ -113,7 +113,7 @@ fn workplace(cluster: &Path) -> PathBuf {
 fn write(cloud: &Cloud, cluster: &Path, name: &str) -> Result<(Keys, PathBuf), Failure> {
     let place = workplace(cluster);
     directory::make_directory(&place).map_err(Failure::because)?;
-    let keys = Keys::open(&place)?;
+    let keys = Keys::open(&place, cloud.kind)?;
     let text = cloud.configuration(name, &keys).to_json();
     directory::replace(&place.join("main.tf.json"), text.as_bytes()).map_err(Failure::because)?;
     Ok((keys, place))
@@ -147,7 +147,8 @@ pub(super) async fn provision(cloud: &Cloud, cluster: &Path, name: &str) -> Resu
     output::line(format!("making {} machines in {} with {}", cloud.machines.len(), cloud.place, terraform.name()));
     let mut signals = Signals::new()?;
     terraform.run(&["init", "-input=false"], &mut signals).await?;
-    terraform.run(&["apply", "-input=false", "-auto-approve"], &mut signals).await?;
+    terraform.check_keeps(&mut signals).await?;
+    terraform.run(&["apply", "-input=false", "plan"], &mut signals).await?;
     let outputs = terraform.outputs().await?;
     let mut machines = Vec::new();
     for wanted in &cloud.machines {

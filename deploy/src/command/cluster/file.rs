@@ -186,6 +186,16 @@ fn check(file: &ClusterFile) -> Result<(), String> {
             ));
         }
     }
+    // A count makes names, too.
+    let made =
+        file.hosts.iter().filter_map(|host| Some((0..host.count?).map(|number| format!("{}-{number}", host.name))));
+    let made: Vec<String> = made.flatten().collect();
+    for (at, name) in made.iter().enumerate() {
+        let is_host = file.hosts.iter().any(|host| host.count.is_none() && host.name == *name);
+        if is_host || made[..at].contains(name) {
+            return Err(format!("two machines would be called {name:?}; give the hosts other names"));
+        }
+    }
     for (index, host) in file.hosts.iter().enumerate() {
         if host.name.is_empty() {
             return Err(format!("the name of host {index} is empty; give each [[host]] a name"));

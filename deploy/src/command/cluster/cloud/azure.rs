@@ -58,7 +58,7 @@ pub(super) fn configuration(cloud: &Cloud, prefix: &str, keys: &Keys) -> Configu
             name,
             json!({
                 "name": format!("{prefix}-{name}"), "resource_group_name": group, "location": location,
-                "allocation_method": "Static",
+                "allocation_method": "Static", "sku": "Standard",
             }),
         );
         to.resource(

@@ -52,7 +52,7 @@ impl Configuration {
 }
 
 /// What a machine does when it starts for the first time, as root: it takes the host key by which it is known, and makes the
-/// cluster's directory.
+/// cluster's directory once its user is there, whom a cloud may make later than this.
 pub(super) fn first_start(wanted: &Wanted, keys: &Keys) -> String {
     let Wanted { user, directory, .. } = wanted;
     let Keys { host_private, host_public, .. } = keys;
@@ -60,7 +60,9 @@ pub(super) fn first_start(wanted: &Wanted, keys: &Keys) -> String {
     format!(
         "#!/bin/sh\nset -eu\numask 077\ncat > /etc/ssh/ssh_host_ed25519_key <<'END'\n{host_private}END\n\
          echo '{host_public}' > /etc/ssh/ssh_host_ed25519_key.pub\n\
-         install -d -m 0700 -o '{user}' '{}'\nsystemctl restart ssh || systemctl restart sshd\n",
+         systemctl restart ssh || systemctl restart sshd\n\
+         n=0; until id -u '{user}' > /dev/null 2>&1 || [ $n -gt 300 ]; do n=$((n + 1)); sleep 1; done\n\
+         install -d -m 0700 -o '{user}' '{}'\n",
         directory.display()
     )
 }

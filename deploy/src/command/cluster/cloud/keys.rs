@@ -4,6 +4,7 @@
 //! by the key that it was given, so that nothing has to be believed at the first connection.
 
 use crate::command::Failure;
+use crate::command::cluster::file::Kind;
 use slackwater::host::directory;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,12 +23,13 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Reads the keys of a directory, or makes them.
-    pub(super) fn open(place: &Path) -> Result<Self, Failure> {
+    /// Reads the keys of a directory, or makes them. Azure's provider takes only RSA to log in with.
+    pub(super) fn open(place: &Path, kind: Kind) -> Result<Self, Failure> {
         let (own, host) = (place.join("key"), place.join("host_key"));
-        for (file, comment) in [(&own, "slackwater"), (&host, "slackwater-host")] {
+        let login: &[&str] = if kind == Kind::Azure { &["rsa", "-b", "4096"] } else { &["ed25519"] };
+        for (file, form, comment) in [(&own, login, "slackwater"), (&host, &["ed25519"], "slackwater-host")] {
             if !file.is_file() {
-                make(file, comment)?;
+                make(file, form, comment)?;
             }
         }
         let read = |path: PathBuf| {
@@ -50,9 +52,11 @@ impl Keys {
     }
 }
 
-fn make(file: &Path, comment: &str) -> Result<(), Failure> {
+fn make(file: &Path, form: &[&str], comment: &str) -> Result<(), Failure> {
     let made = Command::new("ssh-keygen")
-        .args(["-q", "-t", "ed25519", "-N", "", "-C", comment, "-f"])
+        .args(["-q", "-N", "", "-C", comment, "-t"])
+        .args(form)
+        .arg("-f")
         .arg(file)
         .stdin(Stdio::null())
         .output()

@@ -24,6 +24,29 @@ pub(super) struct Terraform {
     place: PathBuf,
 }
 
+/// The resources that are machines; the last one stands for them in tests.
+const MACHINES: [&str; 4] =
+    ["aws_instance", "google_compute_instance", "azurerm_linux_virtual_machine", "terraform_data"];
+
+#[derive(Deserialize)]
+struct Planned {
+    #[serde(default)]
+    resource_changes: Vec<ResourceChange>,
+}
+
+#[derive(Deserialize)]
+struct ResourceChange {
+    #[serde(rename = "type")]
+    kind: String,
+    name: String,
+    change: Change,
+}
+
+#[derive(Deserialize)]
+struct Change {
+    actions: Vec<String>,
+}
+
 #[derive(Deserialize)]
 struct Output {
     value: String,
@@ -82,7 +105,8 @@ impl Terraform {
                     Ok(Some(_)) => {}
                     Ok(None) | Err(_) => break,
                 },
-                () = signals.next() => {
+                // Once: a second one would have it end without writing down what it made.
+                () = signals.next(), if !is_told => {
                     is_told = true;
                     output::line(format!("stopping {}, so that it writes down what it has made", self.name()));
                     if let Some(id) = child.id().and_then(|id| Pid::from_raw(id as i32)) {
@@ -109,6 +133,35 @@ impl Terraform {
             arguments[0],
             self.place.display(),
             words.trim()
+        )))
+    }
+
+    /// Looks what would be done, and refuses it if a machine would be destroyed: its disk has threads.
+    ///
+    /// # Errors
+    /// Names the machines.
+    pub(super) async fn check_keeps(&self, signals: &mut Signals) -> Result<(), Failure> {
+        self.run(&["plan", "-input=false", "-out=plan"], signals).await?;
+        let told = self.command(&["show", "-json", "plan"]).output().await.map_err(Failure::because)?;
+        if !told.status.success() {
+            let words = String::from_utf8_lossy(&told.stderr).trim().to_owned();
+            return Err(Failure::Failed(format!("{} show has failed: {words}", self.name())));
+        }
+        let plan: Planned = serde_json::from_slice(&told.stdout).map_err(|error| {
+            Failure::Failed(format!("what {} said of its plan is not understood: {error}", self.name()))
+        })?;
+        let lost: Vec<String> = plan
+            .resource_changes
+            .into_iter()
+            .filter(|one| MACHINES.contains(&one.kind.as_str()) && one.change.actions.iter().any(|act| act == "delete"))
+            .map(|one| one.name)
+            .collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::Failed(format!(
+            "this would destroy {} with the threads on their disks, and nothing was done. Give the hosts that the cluster has their names, count and places back; to give up all of them, use `slackwater cluster destroy`",
+            lost.join(", ")
         )))
     }
 

@@ -89,6 +89,7 @@ fn resources_and_attributes_are_those_of_hydro_deploys_hosts() {
     ];
     let known_else: BTreeSet<&str> = [
         // An address that stays, and the newest image of Debian.
+        "azurerm_public_ip.sku",
         "aws_eip",
         "google_compute_address",
         // A disk's length, the script of the first start, and that neither replaces a machine.
@@ -157,6 +158,10 @@ fn bad_input_is_told_with_place_and_mend() {
         (aws("disk_gb = 1"), "disk_gb has to be a number from 10 to 16384"),
         (format!("{AZURE}image = 'debian'\n"), "publisher:offer:sku:version"),
         (format!("{AWS}{AZURE}"), "are of two kinds or places"),
+        (
+            format!("{AWS}{}", AWS.replace("'m'\n", "'m-0'\n").replace("count = 2\n", "")),
+            "two machines would be called \"m-0\"",
+        ),
         (format!("{AWS}[[host]]\nname = 'x'\naddress = 'y'\n"), "are of two kinds or places"),
         (
             "[[host]]\nname = 'x'\naddress = 'y'\nregion = 'z'\n".to_owned(),
@@ -193,6 +198,12 @@ async fn terraform_makes_keeps_and_destroys() {
     terraform.run(&["apply", "-input=false", "-auto-approve"], &mut signals).await.unwrap();
     assert_eq!(id(&state()), made, "what is there is not made again");
     assert_eq!(terraform.outputs().await.unwrap(), BTreeMap::from([("one_public".to_owned(), "192.0.2.1".to_owned())]));
+    terraform.check_keeps(&mut signals).await.unwrap();
+    std::fs::write(&file, config.replace("\"one\"", "\"two\"").replace("data.one", "data.two")).unwrap();
+    let failure = terraform.check_keeps(&mut signals).await.unwrap_err();
+    assert!(failure.words().unwrap().contains("this would destroy one"), "{failure:?}");
+    assert_eq!(id(&state()), made, "nothing was done");
+    std::fs::write(&file, config).unwrap();
     terraform.run(&["destroy", "-input=false", "-auto-approve"], &mut signals).await.unwrap();
     assert_eq!(state()["resources"], Value::Array(Vec::new()));
 
@@ -206,13 +217,15 @@ async fn terraform_makes_keeps_and_destroys() {
 fn keys_are_made_once_and_are_nobody_elses() {
     use std::os::unix::fs::PermissionsExt as _;
     let place = tempfile::tempdir().unwrap();
-    let (first, second) = (Keys::open(place.path()).unwrap(), Keys::open(place.path()).unwrap());
+    let (first, second) = (Keys::open(place.path(), Kind::Aws).unwrap(), Keys::open(place.path(), Kind::Aws).unwrap());
     assert_eq!((&first.own_public, &first.host_private), (&second.own_public, &second.host_private));
     assert_ne!(first.own_public, first.host_public);
     for name in ["key", "host_key"] {
         let mode = std::fs::metadata(place.path().join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
+    let azure = tempfile::tempdir().unwrap();
+    assert!(Keys::open(azure.path(), Kind::Azure).unwrap().own_public.starts_with("ssh-rsa "));
     first.know(["192.0.2.1", "192.0.2.2"].into_iter()).unwrap();
     let known = std::fs::read_to_string(&first.known_hosts).unwrap();
     assert_eq!(known.lines().count(), 2);
