@@ -15,6 +15,10 @@ mod demo;
 mod hosts;
 #[path = "support/kills.rs"]
 mod kills;
+#[path = "support/peers.rs"]
+mod peers;
+#[path = "cluster/providers.rs"]
+mod providers;
 #[path = "cluster/refused.rs"]
 mod refused;
 #[path = "cluster/storm.rs"]

@@ -45,7 +45,7 @@ fn the_house_is_as_the_design_drew_it() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut broken = broken_at_top(names(top), &std::fs::read_to_string(top.join(".gitignore")).unwrap());
     let mut files = Vec::new();
-    for part in ["runtime/src", "deploy/src", "tests", "examples", "benches"] {
+    for part in ["runtime/src", "deploy/src", "deploy/supervisor/src", "tests", "examples", "benches"] {
         rust_files(&top.join(part), &mut files);
     }
     for build in ["runtime/build.rs", "deploy/build.rs"] {

@@ -11,10 +11,15 @@ mod kills;
 
 use kills::Patience;
 use kills::client::Client;
+use kills::server_process::{Server, Settings};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+
+/// The model repeats what it is told.
+const SCRIPT: &str = "[[rule]]\nsay = \"You said: {message}\"\n";
 
 /// A first launch compiles the locations; that is not what is tested.
 const LAUNCHES_MAX: usize = 20;
@@ -23,16 +28,25 @@ fn package() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("examples/operator")
 }
 
-/// Cargo in the package, on the workspace's versions and in its target directory.
-fn cargo(arguments: &[&str]) -> Command {
+/// The workspace's target directory.
+fn target() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_slackwater")).parent().unwrap().parent().unwrap()
+}
+
+/// Gives the package the workspace's versions.
+fn lock() {
     static LOCKED: OnceLock<()> = OnceLock::new();
     LOCKED.get_or_init(|| {
         let lock = package().join("../../Cargo.lock");
         std::fs::copy(lock, package().join("Cargo.lock")).unwrap();
     });
-    let target = Path::new(env!("CARGO_BIN_EXE_slackwater")).parent().unwrap().parent().unwrap();
+}
+
+/// Cargo in the package, on the workspace's versions and in its target directory.
+fn cargo(arguments: &[&str]) -> Command {
+    lock();
     let mut command = Command::new("cargo");
-    command.args(arguments).current_dir(package()).env("CARGO_TARGET_DIR", target).stdin(Stdio::null());
+    command.args(arguments).current_dir(package()).env("CARGO_TARGET_DIR", target()).stdin(Stdio::null());
     command
 }
 
@@ -83,27 +97,14 @@ audit: 1 call, refused
     assert_eq!(refused.len(), 2, "{lines}");
 }
 
-struct Cluster(Child);
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        // It holds the locations, and ends them when it is told to.
-        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&self.0), rustix::process::Signal::TERM);
-        let _ = self.0.wait();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_has_the_operators() {
+async fn a_cluster_has_the_operators_and_starts_a_cell_anew() {
     let place = tempfile::tempdir().unwrap();
-    let state = place.path().join("state");
-    let settings = kills::server_process::Settings::new(place.path(), u64::from(std::process::id()) + 4_999, "", None);
-    let address = format!("127.0.0.1:{}", settings.port);
-    let (out, log) = (place.path().join("log"), std::fs::File::create(place.path().join("log")).unwrap());
-    let mut command = cargo(&["run", "--offline", "--quiet", "--example", "cluster", "--"]);
-    command.arg(&state).args([address.as_str(), "2"]).stdout(log.try_clone().unwrap()).stderr(log);
-    let mut cluster = Cluster(command.spawn().unwrap());
-
+    let settings = Settings::new(place.path(), u64::from(std::process::id()) + 4_999, SCRIPT, None);
+    let mut command = settings.cells_command(1, 2);
+    command.arg("--operators").arg(package()).env("CARGO_TARGET_DIR", target()).env("CARGO_NET_OFFLINE", "true");
+    lock();
+    let mut cluster = Server::start_command(&settings, &mut command);
     let client = Client::new(settings.url(""));
     let mut ready = false;
     for _ in 0..LAUNCHES_MAX {
@@ -113,12 +114,11 @@ async fn a_cluster_has_the_operators() {
             if ready {
                 break;
             }
-            let ended = cluster.0.try_wait().unwrap();
-            assert!(ended.is_none(), "the cluster has ended:\n{}", std::fs::read_to_string(&out).unwrap());
+            assert!(cluster.is_running(), "the cluster has ended:\n{}", settings.log());
             patience.again().await;
         }
     }
-    assert!(ready, "the cluster is not ready:\n{}", std::fs::read_to_string(&out).unwrap());
+    assert!(ready, "the cluster is not ready:\n{}", settings.log());
 
     for id in ["one", "two", "three"] {
         client.post("acme.orders", id, id).await;
@@ -132,15 +132,32 @@ async fn a_cluster_has_the_operators() {
     client.post("globex.orders", "one", "one").await;
     client.idle("globex.orders").await;
 
-    // The shards' audit trails have all five messages, the refused one with its reason.
+    // The supervisor keeps it as it keeps a cluster without operators.
+    let cell = || slackwater::host::plan::running(&settings.directory).unwrap().unwrap().cells[0].clone();
+    let victim = kills::within("its processes are told", async || {
+        cell().processes.into_iter().find(|process| process.name == "shard 1")
+    })
+    .await;
+    kill_process(Pid::from_raw(victim.process as i32).unwrap(), Signal::KILL).unwrap();
+    kills::within("the cell is started anew", async || {
+        (cell().restarts == 1 && cell().phase == slackwater::host::plan::Phase::Ready).then_some(())
+    })
+    .await;
+    // A limit of this minute is not durable; what was said is.
+    client.post("globex.orders", "two", "two").await;
+    client.idle("globex.orders").await;
+
+    // The shards' audit trails have all six messages, the refused one with its reason.
     let trail = kills::within("all messages are in the audit trails", async || {
-        let read = |shard| std::fs::read_to_string(state.join(format!("notes-{shard}.log"))).unwrap_or_default();
+        let read =
+            |shard| std::fs::read_to_string(settings.directory.join(format!("notes-{shard}.log"))).unwrap_or_default();
         let trail = read(0) + &read(1);
-        (trail.matches(r#""what":"message""#).count() == 5).then_some(trail)
+        (trail.matches(r#""what":"message""#).count() == 6).then_some(trail)
     })
     .await;
     let lines: Vec<Value> = trail.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |tenant: &str| lines.iter().filter(|line| line["tenant"] == tenant).count();
-    assert_eq!((of("acme"), of("globex")), (4, 1));
+    assert_eq!((of("acme"), of("globex")), (4, 2));
     assert_eq!(lines.iter().filter(|line| line["refused"].is_string()).count(), 1);
+    assert!(cluster.terminate().0.success(), "{}", settings.log());
 }

@@ -367,11 +367,6 @@ impl FromGateway {
         }
     }
 
-    /// The shard that it is for, of so many.
-    pub fn shard(&self, shards: u32) -> u32 {
-        self.shard_by(|thread| shard_of(thread, shards))
-    }
-
     /// The shard that it is for, where this says which one a thread is at.
     pub fn shard_by(&self, at: impl FnOnce(ThreadId) -> u32) -> u32 {
         let thread = match self {

@@ -36,7 +36,7 @@ type To<T> = SimClusterReceiver<T, TotalOrder, ExactlyOnce>;
 
 /// The ends of the cluster's flow.
 pub struct ClusterEnds {
-    requests: [SimSender<FromGateway, TotalOrder, ExactlyOnce>; 2],
+    requests: [SimSender<(u32, FromGateway), TotalOrder, ExactlyOnce>; 2],
     told: [Words; 2],
     from_journal: From<FromJournal>,
     from_model: From<FromModel>,
@@ -69,8 +69,7 @@ impl ClusterEnds {
         let (tool, offers) = route::arrivals(route::of_toolhosts(said, &shards));
         let (_from_timer, timer) = shards.sim_input();
         let (from_posts, posts) = shards.sim_input();
-        let requests =
-            route::together(route::to_shards(of_first, &shards, SHARDS), route::to_shards(of_second, &shards, SHARDS));
+        let requests = route::together(route::to_placed(of_first, &shards), route::to_placed(of_second, &shards));
         let outputs = agent_loop(Inputs { gateway: requests, journal, model, tool, timer, posts });
         let to_first = route::to_gateway(route::of_gateway(outputs.gateway.clone(), 0), &first);
         let to_second = route::to_gateway(route::of_gateway(outputs.gateway, 1), &second);
@@ -128,7 +127,8 @@ pub fn built(of: &Dispatch) -> Arrival {
 
 impl ClusterEnds {
     pub fn ask(&self, gateway: u32, request: FromGateway) {
-        self.requests[gateway as usize].send(request);
+        let shard = request.shard_by(|thread| shard_of(thread, SHARDS));
+        self.requests[gateway as usize].send((shard, request));
     }
 
     /// The model of the thread's shard says something.

@@ -145,6 +145,9 @@ pub(crate) struct Up {
     /// Bind each shard to a processor of its own, as far as its machine has so many
     #[arg(long)]
     pin: bool,
+    /// The directory of a package with operators of its own, which every shard gets; deploy/docs/operators.md says how it is made
+    #[arg(long, value_name = "DIR")]
+    operators: Option<PathBuf>,
     /// End when the process ends that started this one
     #[arg(long, hide = true)]
     end_with_parent: bool,

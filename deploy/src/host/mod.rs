@@ -7,8 +7,6 @@ pub mod directory;
 #[cfg(stageleft_runtime)]
 pub mod embedded;
 #[cfg(stageleft_runtime)]
-pub mod launch;
-#[cfg(stageleft_runtime)]
 pub mod memory;
 #[cfg(stageleft_runtime)]
 pub mod plan;

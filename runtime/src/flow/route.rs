@@ -3,7 +3,7 @@
 //!
 //! In: the requests of gateways, and what shards tell. Out: the same, each where it belongs. Always: a thread's requests
 //! through one gateway keep their order; an answer goes to the gateway that was asked, an output to all, since a client may
-//! be at any; which shard owns a thread is said by [`crate::id::shard_of`], or by whoever has placed the request already.
+//! be at any; which shard owns a thread is said by whoever places the request.
 
 use super::Port;
 use super::operator::Place;
@@ -13,14 +13,13 @@ use hydro_lang::live_collections::stream::{ExactlyOnce, NoOrder, TotalOrder};
 use hydro_lang::location::MemberId;
 use hydro_lang::prelude::*;
 
-/// Sends each request to its shard, of so many.
-pub fn to_shards<'a, G: 'a, S: 'a>(
-    requests: Port<FromGateway, Process<'a, G>>,
+/// Sends each request to the shard of its group that it was placed at.
+pub fn to_placed<'a, G: 'a, S: 'a>(
+    requests: Port<(u32, FromGateway), Process<'a, G>>,
     shards: &Cluster<'a, S>,
-    count: u32,
 ) -> Port<FromGateway, Cluster<'a, S>> {
     requests
-        .map(q!(move |request| (MemberId::from_raw_id(request.shard(count)), request)))
+        .map(q!(|(shard, request)| (MemberId::from_raw_id(shard), request)))
         .demux(shards, TCP.fail_stop().bincode())
 }
 
@@ -54,16 +53,6 @@ pub fn of_shard<'a, G: 'a>(
     number: u32,
 ) -> Port<FromGateway, Process<'a, G>> {
     requests.filter(q!(move |placed| placed.0 == number)).map(q!(|placed| placed.1))
-}
-
-/// Sends each request to the shard of its group that it was placed at.
-pub fn to_placed<'a, G: 'a, S: 'a>(
-    requests: Port<(u32, FromGateway), Process<'a, G>>,
-    shards: &Cluster<'a, S>,
-) -> Port<FromGateway, Cluster<'a, S>> {
-    requests
-        .map(q!(|(shard, request)| (MemberId::from_raw_id(shard), request)))
-        .demux(shards, TCP.fail_stop().bincode())
 }
 
 /// Says of what is asked of tools which toolhost it is for, of so many.

@@ -12,6 +12,7 @@ mod azure;
 mod configuration;
 mod gcp;
 mod keys;
+mod site;
 mod terraform;
 
 use super::file::{ClusterFile, Host, Kind};
@@ -20,6 +21,7 @@ use crate::command::signals::Signals;
 use crate::output;
 pub(super) use configuration::Configuration;
 use keys::Keys;
+use site::Site;
 use slackwater::host::directory;
 use slackwater::host::plan::{Machine, Ssh};
 use std::path::{Path, PathBuf};
@@ -109,10 +111,22 @@ fn workplace(cluster: &Path) -> PathBuf {
     cluster.join("terraform")
 }
 
+/// The file with the name of a cluster that has been planned: what is made is called by it.
+fn name_file(cluster: &Path) -> PathBuf {
+    workplace(cluster).join("name")
+}
+
+/// The name of a cluster that has been planned and not started yet.
+pub(super) fn planned_name(cluster: &Path) -> Option<String> {
+    std::fs::read_to_string(name_file(cluster)).ok()
+}
+
 /// Writes what Terraform is to make. Returns the keys, and where it is.
 fn write(cloud: &Cloud, cluster: &Path, name: &str) -> Result<(Keys, PathBuf), Failure> {
     let place = workplace(cluster);
+    Site::check(cloud, &place)?;
     directory::make_directory(&place).map_err(Failure::because)?;
+    directory::replace(&name_file(cluster), name.as_bytes()).map_err(Failure::because)?;
     let keys = Keys::open(&place, cloud.kind)?;
     let text = cloud.configuration(name, &keys).to_json();
     directory::replace(&place.join("main.tf.json"), text.as_bytes()).map_err(Failure::because)?;
@@ -148,6 +162,7 @@ pub(super) async fn provision(cloud: &Cloud, cluster: &Path, name: &str) -> Resu
     let mut signals = Signals::new()?;
     terraform.run(&["init", "-input=false"], &mut signals).await?;
     terraform.check_keeps(&mut signals).await?;
+    Site::keep(cloud, &place)?;
     terraform.run(&["apply", "-input=false", "plan"], &mut signals).await?;
     let outputs = terraform.outputs().await?;
     let mut machines = Vec::new();
@@ -236,8 +251,15 @@ pub(super) async fn destroy(cluster: &Path, yes: bool) -> Result<(), Failure> {
     terraform.run(&["init", "-input=false"], &mut signals).await?;
     terraform.run(&["destroy", "-input=false", "-auto-approve"], &mut signals).await?;
     // The state of its shards is gone with the machines: a new start is a new cluster.
-    for left in [slackwater::host::directory::manifest_file(cluster), place.join("main.tf.json")] {
-        std::fs::remove_file(&left).map_err(|error| Failure::Failed(format!("{}: {error}", left.display())))?;
+    let main = place.join("main.tf.json");
+    for left in [directory::manifest_file(cluster), name_file(cluster), site::file(&place), main] {
+        match std::fs::remove_file(&left) {
+            // One that was only planned has no manifest.
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Failure::Failed(format!("{}: {error}", left.display())));
+            }
+            _ => {}
+        }
     }
     output::line("the machines and their disks are destroyed");
     Ok(())

@@ -37,6 +37,8 @@ pub(super) struct Cluster {
     pub(super) release: bool,
     /// Whether each shard is bound to a processor of its own.
     pub(super) pin: bool,
+    /// The package whose operators the shards have.
+    pub(super) operators: Option<PathBuf>,
 }
 
 /// How long the disk of a machine is when the file does not say, in gigabytes.

@@ -7,8 +7,8 @@ use super::super::Failure;
 use super::super::signals::Signals;
 use crate::output;
 use rustix::process::{Pid, Signal, kill_process};
-use slackwater::host::directory::{Manifest, log_file};
-use slackwater::host::plan::{Phase, State, running};
+use slackwater::host::directory::{Manifest, log_file, plan_file, read};
+use slackwater::host::plan::{Machine, Phase, Plan, State, running};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -45,7 +45,29 @@ pub(super) async fn status(directory: PathBuf) -> Result<(), Failure> {
             output::line(format!("  {}: process {} on {}", process.name, process.process, process.machine));
         }
     }
+    for machine in machines(&directory)?.iter().filter(|machine| machine.ssh.is_some()) {
+        let from_outside = machine.public_address.iter().map(|address| format!("{address}, and to its neighbours "));
+        output::line(format!("{} is {}{}", machine.name, from_outside.collect::<String>(), machine.address));
+    }
     Ok(())
+}
+
+/// The machines of the last start.
+fn machines(directory: &Path) -> Result<Vec<Machine>, Failure> {
+    let plan: Option<Plan> = read(&plan_file(directory)).map_err(Failure::because)?;
+    Ok(plan.map(|plan| plan.machines).unwrap_or_default())
+}
+
+/// Says that all processes have ended, and what has not.
+pub(super) fn tell_end(directory: &Path, machines: &[Machine]) {
+    output::line(format!("the cluster has stopped; the shards' state is in {}", directory.display()));
+    let made = machines.iter().filter(|machine| machine.public_address.is_some()).count();
+    if made > 0 {
+        output::line(format!(
+            "its {made} machines of a cloud go on, and cost; `slackwater cluster destroy --directory {}` ends them",
+            directory.display()
+        ));
+    }
 }
 
 pub(super) async fn logs(directory: PathBuf, lines: usize, follow: bool) -> Result<(), Failure> {
@@ -81,7 +103,7 @@ pub(super) async fn down(directory: PathBuf) -> Result<(), Failure> {
     signal(state.supervisor, Signal::TERM)?;
     for _ in 0..PATIENCE_MS / LOOK_MS {
         if running(&directory).map_err(Failure::because)?.is_none() {
-            output::line(format!("the cluster has stopped; the shards' state is in {}", directory.display()));
+            tell_end(&directory, &machines(&directory)?);
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(LOOK_MS)).await;

@@ -92,8 +92,6 @@ pub(super) fn plan(file: &ClusterFile, settings: &Settings) -> Result<(), Failur
     let Some(cloud) = cloud::Cloud::of(file, (listen.port(), manifest.placement.cells)) else {
         return Err(Failure::Usage("the file names no machine of a cloud, so there is nothing to be made".to_owned()));
     };
-    directory::make_directory(&place).map_err(Failure::because)?;
-    manifest.store(&place).map_err(Failure::because)?;
     cloud::plan(&cloud, &place, &manifest.cluster)
 }
 
@@ -111,7 +109,8 @@ fn manifest(
                 "{cells} cells of {shards} shards are more than the {virtual_shards} virtual shards that they share; give fewer, or more virtual_shards"
             )));
         }
-        return Ok(Manifest::new(Placement::even(cells, shards, virtual_shards)));
+        let new = Manifest::new(Placement::even(cells, shards, virtual_shards));
+        return Ok(Manifest { cluster: cloud::planned_name(place).unwrap_or(new.cluster), ..new });
     };
     if manifest.moving_to.is_some() {
         return Err(Failure::Failed(format!(

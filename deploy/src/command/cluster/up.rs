@@ -5,7 +5,7 @@
 
 use super::super::Failure;
 use super::super::signals::Signals;
-use super::{Up, file, prepare};
+use super::{Up, file, look, prepare};
 use crate::output;
 use slackwater::host::directory;
 use slackwater::host::plan::{Phase, Plan, State, running};
@@ -30,6 +30,7 @@ const LAST_WORDS: usize = 12;
 pub(super) async fn run(arguments: Up) -> Result<(), Failure> {
     super::super::end_with_parent(arguments.end_with_parent)?;
     let file = arguments.file.as_deref().map(file::read).transpose()?.unwrap_or_default();
+    let package = package(arguments.operators.as_deref().or(file.cluster.operators.as_deref()))?;
     let listen = ("--listen", "gateway.listen", arguments.listen.as_ref());
     let loaded = arguments.settings.load(&[listen])?;
     let plan = prepare::prepare(&arguments, &file, &loaded).await?;
@@ -42,7 +43,7 @@ pub(super) async fn run(arguments: Up) -> Result<(), Failure> {
         log.display()
     ));
     let mut signals = Signals::new()?;
-    let mut supervisor = Supervisor::start(&plan, &log)?;
+    let mut supervisor = Supervisor::start(&plan, &log, package)?;
     let outcome = tokio::select! {
         outcome = supervisor.watch(&plan, arguments.detach) => outcome,
         () = signals.next() => Ok(Watched::Stopped),
@@ -58,13 +59,30 @@ pub(super) async fn run(arguments: Up) -> Result<(), Failure> {
         }
         Ok(Watched::Stopped) => {
             supervisor.stop().await;
-            output::line(format!("the cluster has stopped; the shards' state is in {}", plan.directory.display()));
+            look::tell_end(&plan.directory, &plan.machines);
             Ok(())
         }
         Err(why) => {
             supervisor.stop().await;
             Err(Failure::Failed(format!("{why}\n{}", last_words(&log))))
         }
+    }
+}
+
+/// The package that the locations are compiled from: that of the operators, or without any the checkout that this program was
+/// built from.
+fn package(operators: Option<&Path>) -> Result<&Path, Failure> {
+    let package = operators.unwrap_or(Path::new(env!("CARGO_MANIFEST_DIR")));
+    match operators {
+        _ if package.join("Cargo.toml").is_file() => Ok(package),
+        Some(_) => Err(Failure::Usage(format!(
+            "--operators: there is no package in {}; give the directory with its Cargo.toml, which has an example named cluster",
+            package.display()
+        ))),
+        None => Err(Failure::Failed(format!(
+            "the checkout that this program was built from is not at {} any more, and the locations are compiled from it; build the program again where the checkout is",
+            package.display()
+        ))),
     }
 }
 
@@ -80,19 +98,12 @@ enum Watched {
 struct Supervisor(Child);
 
 impl Supervisor {
-    /// Starts it through cargo, in the checkout that this program was built from.
-    fn start(plan: &Plan, log: &Path) -> Result<Self, Failure> {
-        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-        if !package.join("Cargo.toml").is_file() {
-            return Err(Failure::Failed(format!(
-                "the checkout that this program was built from is not at {} any more, and the locations are compiled from it; build the program again where the checkout is",
-                package.display()
-            )));
-        }
+    /// Starts it through cargo: each location is compiled from the package that it is an example of.
+    fn start(plan: &Plan, log: &Path, package: &Path) -> Result<Self, Failure> {
         let named = |error: std::io::Error| Failure::Failed(format!("{}: {error}", log.display()));
         let file = File::create(log).map_err(named)?;
         let child = std::process::Command::new("cargo")
-            .args(["run", "--quiet", "--package", "slackwater", "--example", "cluster", "--"])
+            .args(["run", "--quiet", "--example", "cluster", "--"])
             .arg(directory::plan_file(&plan.directory))
             .current_dir(package)
             .process_group(0)

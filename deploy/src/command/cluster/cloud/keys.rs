@@ -25,9 +25,10 @@ pub(crate) struct Keys {
 impl Keys {
     /// Reads the keys of a directory, or makes them. Azure's provider takes only RSA to log in with.
     pub(super) fn open(place: &Path, kind: Kind) -> Result<Self, Failure> {
-        let (own, host) = (place.join("key"), place.join("host_key"));
-        let login: &[&str] = if kind == Kind::Azure { &["rsa", "-b", "4096"] } else { &["ed25519"] };
-        for (file, form, comment) in [(&own, login, "slackwater"), (&host, &["ed25519"], "slackwater-host")] {
+        let (name, form): (_, &[&str]) =
+            if kind == Kind::Azure { ("key_rsa", &["rsa", "-b", "4096"]) } else { ("key", &["ed25519"]) };
+        let (own, host) = (place.join(name), place.join("host_key"));
+        for (file, form, comment) in [(&own, form, "slackwater"), (&host, &["ed25519"], "slackwater-host")] {
             if !file.is_file() {
                 make(file, form, comment)?;
             }

@@ -1,21 +1,29 @@
 //! Terraform, or OpenTofu, as a program that is run.
 //!
 //! In: a directory with a configuration. Out: its progress as lines, its outputs. Always: it is asked to end and waited for when
-//! this program is told to stop, so that it has written down what it made; what it says of a failure is passed on.
+//! this program is told to stop, so that it has written down what it made; it goes on alone when this program is killed, and the
+//! next start waits for it; what it says of a failure is passed on.
 
 use crate::command::Failure;
 use crate::command::signals::Signals;
 use crate::output;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use std::time::Duration;
 use tokio::process::Command;
 
 /// The programs that will do, the first that is there.
 const PROGRAMS: [&str; 2] = ["tofu", "terraform"];
+
+/// How often it is looked what it does.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A program and the directory that it works in.
 #[derive(Debug)]
@@ -80,31 +88,25 @@ impl Terraform {
         command
     }
 
-    /// Runs it and shows how far it is.
+    /// Runs it and shows how far it is. It writes into files and not to this program, which it may outlive.
     pub(super) async fn run(&self, arguments: &[&str], signals: &mut Signals) -> Result<(), Failure> {
+        let turn = self.turn(signals).await?;
+        let (log, errors) = (self.place.join("terraform.log"), self.place.join("terraform.errors"));
+        let said = File::create(&log).map_err(named(&log))?;
+        let mut follow = Follow { file: File::open(&log).map_err(named(&log))?, rest: String::new() };
         let mut child = self
             .command(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            // As long as it lives it has its turn, since its standard input is what is locked: an empty file.
+            .stdin(turn)
+            .stdout(said)
+            .stderr(File::create(&errors).map_err(named(&errors))?)
             .spawn()
-            .map_err(|error| Failure::Failed(format!("{}: {error}", self.program.display())))?;
-        let stdout = child.stdout.take().expect("invariant: it was asked for");
-        let mut stderr = child.stderr.take().expect("invariant: it was asked for");
-        let mut lines = BufReader::new(stdout).lines();
-        let words = tokio::spawn(async move {
-            let mut words = String::new();
-            // What cannot be read is not shown.
-            let _ = stderr.read_to_string(&mut words).await;
-            words
-        });
+            .map_err(named(&self.program))?;
         let mut is_told = false;
-        loop {
+        let status = loop {
             tokio::select! {
-                line = lines.next_line() => match line {
-                    Ok(Some(line)) if is_progress(&line) => output::line(format!("  {}", line.trim())),
-                    Ok(Some(_)) => {}
-                    Ok(None) | Err(_) => break,
-                },
+                status = child.wait() => break status.map_err(Failure::because)?,
+                () = tokio::time::sleep(LOOK) => follow.show(),
                 // Once: a second one would have it end without writing down what it made.
                 () = signals.next(), if !is_told => {
                     is_told = true;
@@ -115,9 +117,8 @@ impl Terraform {
                     }
                 }
             }
-        }
-        let status = child.wait().await.map_err(Failure::because)?;
-        let words = words.await.unwrap_or_default();
+        };
+        follow.show();
         if is_told {
             return Err(Failure::Failed(format!(
                 "stopped; what was made is in the state in {}: `slackwater cluster up` goes on with it, `slackwater cluster destroy` destroys it",
@@ -132,8 +133,37 @@ impl Terraform {
             self.name(),
             arguments[0],
             self.place.display(),
-            words.trim()
+            std::fs::read_to_string(&errors).unwrap_or_default().trim()
         )))
+    }
+
+    /// Waits until no Terraform of an earlier start works here. Returns what keeps others away.
+    async fn turn(&self, signals: &mut Signals) -> Result<File, Failure> {
+        let path = self.place.join("lock");
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let lock = opened.map_err(named(&path))?;
+        let mut is_said = false;
+        while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            if error != Errno::WOULDBLOCK {
+                return Err(named(&path)(error.into()));
+            }
+            if !is_said {
+                is_said = true;
+                let log = self.place.join("terraform.log");
+                output::line(format!(
+                    "{} of an earlier start is still at work, and is waited for; {} says how far it is",
+                    self.name(),
+                    log.display()
+                ));
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = signals.next() => {
+                    return Err(Failure::Failed("stopped; the Terraform of an earlier start goes on".to_owned()));
+                }
+            }
+        }
+        Ok(lock)
     }
 
     /// Looks what would be done, and refuses it if a machine would be destroyed: its disk has threads.
@@ -180,6 +210,32 @@ impl Terraform {
             Failure::Failed(format!("what {} said of its outputs is not understood: {error}", self.name()))
         })?;
         Ok(outputs.into_iter().map(|(name, output)| (name, output.value)).collect())
+    }
+}
+
+/// Names where something went wrong.
+fn named(path: &Path) -> impl Fn(std::io::Error) -> Failure {
+    move |error| Failure::Failed(format!("{}: {error}", path.display()))
+}
+
+/// What it writes, as it comes.
+struct Follow {
+    file: File,
+    /// The line that is not whole yet.
+    rest: String,
+}
+
+impl Follow {
+    /// Shows what has come of its progress.
+    fn show(&mut self) {
+        // What cannot be read is not shown; it is in the file.
+        let _ = self.file.read_to_string(&mut self.rest);
+        while let Some((line, rest)) = self.rest.split_once('\n') {
+            if is_progress(line) {
+                output::line(format!("  {}", line.trim()));
+            }
+            self.rest = rest.to_owned();
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! compiled once. In every later life the same programs are given the same words, with the new addresses in place of the old ones:
 //! that takes as long as the programs take to start, and needs neither cargo nor the flow.
 
+use crate::Topology;
 use crate::machine::{Crew, Placed};
 use crate::process::{End, Launch, Process};
 use crate::remote;
@@ -13,7 +14,7 @@ use hydro_deploy::Deployment;
 use hydro_lang::deploy::TrybuildHost;
 use hydro_lang::prelude::*;
 use serde_json::Value;
-use slackwater::host::cluster::{Gateway, Shard, Toolhost, topology};
+use slackwater::host::cluster::{Gateway, Shard, Toolhost};
 use slackwater::host::plan::Plan;
 use slackwater::host::processor::PROCESSOR_VARIABLE;
 use slackwater::host::sidecar::{CELL_VARIABLE, DIRECTORY_VARIABLE, KNOWN_VARIABLE, SHARD_VARIABLE, TOOLHOST_VARIABLE};
@@ -53,7 +54,7 @@ fn processor(plan: &Plan, shard: u32) -> usize {
 }
 
 /// Compiles the locations of a cell where that is needed, and joins them.
-pub(crate) async fn wire(plan: &Plan, cell: usize, known: &[u32]) -> anyhow::Result<Life> {
+pub(crate) async fn wire(plan: &Plan, cell: usize, topology: &Topology, known: &[u32]) -> anyhow::Result<Life> {
     let (ends, ended) = mpsc::unbounded_channel();
     let crew = Arc::new(Crew { processes: Mutex::default(), ends });
     let mut deployment = Deployment::new();

@@ -3,6 +3,7 @@
 //! In: a plan, the ends of processes. Out: a cell that takes inputs, and what is said of it. Always: Hydro's channels are
 //! fail-stop, so a cell stops and starts as one, on the durable state of its shards; nothing of another cell is touched.
 
+use crate::Topology;
 use crate::board::Board;
 use crate::process::End;
 use crate::wiring::{self, Life, Part};
@@ -31,6 +32,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 pub(crate) async fn run(
     plan: &Plan,
     cell: usize,
+    topology: &Topology,
     board: &Board,
     stop: &CancellationToken,
     turn: &Mutex<()>,
@@ -38,7 +40,7 @@ pub(crate) async fn run(
     let first = async {
         let _mine = turn.lock().await;
         let known = Manifest::load(&plan.directory)?.map(|manifest| manifest.known).unwrap_or_default();
-        wiring::wire(plan, cell, &known).await
+        wiring::wire(plan, cell, topology, &known).await
     };
     let mut life = tokio::select! {
         life = first => life?,

@@ -1,0 +1,57 @@
+//! Where the machines of a cluster are: which cloud, where in it, in which project.
+//!
+//! In: what a cluster file says. Out: that it is still so. Always: written down before the first machine is made and as long as
+//! there are any, because Terraform looks only where it is told to: at another place it would find none, and those that are there
+//! would go on and cost.
+
+use super::Cloud;
+use crate::command::Failure;
+use serde::{Deserialize, Serialize};
+use slackwater::host::directory;
+use std::path::{Path, PathBuf};
+
+/// Where machines are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Site {
+    kind: String,
+    place: String,
+    project: Option<String>,
+}
+
+impl Site {
+    fn of(cloud: &Cloud) -> Self {
+        Self { kind: cloud.kind.name().to_owned(), place: cloud.place.clone(), project: cloud.project.clone() }
+    }
+
+    /// Looks whether a cluster has machines elsewhere.
+    ///
+    /// # Errors
+    /// Names both places.
+    pub(super) fn check(cloud: &Cloud, workplace: &Path) -> Result<(), Failure> {
+        let (wanted, there) = (Self::of(cloud), directory::read::<Self>(&file(workplace)).map_err(Failure::because)?);
+        match there.filter(|there| *there != wanted) {
+            None => Ok(()),
+            Some(there) => Err(Failure::Failed(format!(
+                "the cluster has machines of {there}, and the file asks for some of {wanted}: Terraform would not find those that are there, and they would go on and cost. Give the old place back, destroy them before with `slackwater cluster destroy`, or give the new cluster another --directory"
+            ))),
+        }
+    }
+
+    /// Writes down where machines are going to be.
+    pub(super) fn keep(cloud: &Cloud, workplace: &Path) -> Result<(), Failure> {
+        directory::store(&file(workplace), &Self::of(cloud)).map_err(Failure::because)
+    }
+}
+
+impl std::fmt::Display for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} in {}", self.kind, self.place)?;
+        self.project.iter().try_for_each(|project| write!(f, ", project {project}"))
+    }
+}
+
+/// The file that says it.
+pub(super) fn file(workplace: &Path) -> PathBuf {
+    workplace.join("site.json")
+}
