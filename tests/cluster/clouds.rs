@@ -7,9 +7,16 @@
 use super::hosts::{KEY, Machines, can_stand_in};
 use super::kills::client::Client;
 use super::{Settings, behaviour, launch};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long something may take that is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What stands in for Terraform: as a cloud does, it hands each machine its keys, and says where it is.
 const STAND_IN: &str = r#"#!/usr/bin/env python3
@@ -46,6 +53,140 @@ elif sys.argv[1] == "destroy":
     os.remove(made)
     print("Destroy complete! Resources: 2 destroyed.")
 "#;
+
+/// What stands in for a Terraform that takes its time: it makes each machine when there is a file `go`, or it is asked
+/// to end, says so and writes it down.
+const SLOW: &str = r#"#!/usr/bin/env python3
+import json, os, signal, sys, time
+asked = []
+signal.signal(signal.SIGINT, lambda *_: asked.append(True))
+made = "terraform.tfstate"
+if sys.argv[1] == "apply":
+    machines = json.load(open("main.tf.json"))["resource"]["aws_instance"]
+    there = json.load(open(made)) if os.path.exists(made) else []
+    for name in sorted(machines):
+        if name in there:
+            continue
+        print(f"aws_instance.{name}: Creating...", flush=True)
+        while not asked and not os.path.exists("go"):
+            time.sleep(0.02)
+        there.append(name)
+        json.dump(there, open(made, "w"))
+        if asked:
+            print("Interrupt received.", file=sys.stderr, flush=True)
+            sys.exit(1)
+    print("Apply complete! Resources: 2 added, 0 changed, 0 destroyed.", flush=True)
+elif sys.argv[1] == "show":
+    print(json.dumps({"resource_changes": []}))
+elif sys.argv[1] == "output":
+    print(json.dumps({f"m-{n}_{what}": {"value": "192.0.2.1"} for n in range(2) for what in ("public", "private")}))
+"#;
+
+#[test]
+fn terraform_writes_down_what_it_made_whatever_happens_to_the_program_that_started_it() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("tofu"), SLOW).unwrap();
+    std::fs::set_permissions(place.path().join("tofu"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let file = place.path().join("cluster.toml");
+    let ask = |region: &str| {
+        let text = format!(
+            "[cluster]\ndirectory = \"state\"\n[[host]]\nname = \"m\"\nkind = \"aws\"\ncount = 2\nregion = {region:?}\nopen_to = [\"192.0.2.0/24\"]\n"
+        );
+        std::fs::write(&file, text).unwrap();
+    };
+    ask("eu-central-1");
+    let path = format!("{}:{}", place.path().display(), std::env::var("PATH").unwrap());
+    let command = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_slackwater"));
+        command
+            .args(words)
+            .arg(&file)
+            .current_dir(place.path())
+            .env("PATH", &path)
+            .env("AWS_ACCESS_KEY_ID", "stand-in");
+        command.env("SLACKWATER_GATEWAY_KEYS", format!("test:{KEY}")).stdin(Stdio::null());
+        command
+    };
+    let workplace = place.path().join("state/terraform");
+    let made = || {
+        let text = std::fs::read_to_string(workplace.join("terraform.tfstate")).unwrap_or_default();
+        text.matches("m-").count()
+    };
+    // A plan fixes no numbers and no place: nothing is there yet.
+    for (region, more) in [("us-east-1", "cells = 3"), ("eu-central-1", "")] {
+        ask(region);
+        std::fs::write(
+            &file,
+            std::fs::read_to_string(&file).unwrap().replace("[cluster]", &format!("[cluster]\n{more}")),
+        )
+        .unwrap();
+        let told = command(&["cluster", "plan"]).output().unwrap();
+        assert!(told.status.success(), "{told:?}");
+    }
+    let name = std::fs::read_to_string(workplace.join("name")).unwrap();
+
+    // Killed in the middle of the first machine.
+    let mut killed = command(&["cluster", "up"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let begun = Instant::now();
+    while !std::fs::read_to_string(workplace.join("terraform.log")).is_ok_and(|log| log.contains("m-0: Creating")) {
+        assert!(begun.elapsed() < PATIENCE, "nothing is made");
+        std::thread::sleep(LOOK);
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!(made(), 0);
+
+    // The next one waits for it, and finds all that it made. Then it waits for the machines, until it is told to stop.
+    let log = place.path().join("log");
+    let out = File::create(&log).unwrap();
+    let said = || std::fs::read_to_string(&log).unwrap();
+    let mut second = command(&["cluster", "up"]).stdout(out.try_clone().unwrap()).stderr(out).spawn().unwrap();
+    let until = |what: &str, child: &mut Child| {
+        let begun = Instant::now();
+        while !said().contains(what) {
+            assert!(begun.elapsed() < PATIENCE && child.try_wait().unwrap().is_none(), "{what}: {}", said());
+            std::thread::sleep(LOOK);
+        }
+    };
+    until("of an earlier start is still at work, and is waited for", &mut second);
+    std::fs::write(workplace.join("go"), "").unwrap();
+    until("Apply complete", &mut second);
+    assert_eq!(made(), 2);
+    assert!(!said().contains("Creating"), "the first one made all: {}", said());
+    signal(&second, Signal::HUP);
+    assert_eq!(second.wait().unwrap().code(), Some(1));
+    assert!(said().contains("the machines are kept, and `slackwater cluster up` goes on with them"), "{}", said());
+
+    // Another place would orphan them.
+    ask("us-east-1");
+    for what in ["up", "plan"] {
+        let told = command(&["cluster", what]).output().unwrap();
+        let words = String::from_utf8_lossy(&told.stderr);
+        assert!(
+            words.contains("has machines of aws in eu-central-1, and the file asks for some of aws in us-east-1"),
+            "{words}"
+        );
+    }
+    ask("eu-central-1");
+
+    // Ctrl-C in the middle: the machine under way is made and written down, the next is not begun.
+    std::fs::write(workplace.join("terraform.tfstate"), "[]").unwrap();
+    std::fs::remove_file(workplace.join("go")).unwrap();
+    let out = File::create(&log).unwrap();
+    let mut third = command(&["cluster", "up"]).stdout(out.try_clone().unwrap()).stderr(out).spawn().unwrap();
+    until("m-0: Creating", &mut third);
+    signal(&third, Signal::INT);
+    assert_eq!(third.wait().unwrap().code(), Some(1));
+    assert!(said().contains("stopping tofu, so that it writes down what it has made"), "{}", said());
+    assert!(said().contains("`slackwater cluster up` goes on with it"), "{}", said());
+    assert_eq!(made(), 1);
+    let again = std::fs::read_to_string(workplace.join("name")).unwrap();
+    assert_eq!(again, name, "what is made keeps its name");
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_on_machines_that_are_made_for_it() {

@@ -38,7 +38,7 @@ fn the_providers_of_google_and_azure_know_what_they_are_asked_for() {
     let bad = [
         ("\"machine_type\"", "\"machine_kind\"", "the provider knows no machine_kind"),
         ("\"machine_type\"", "\"machine_kind\"", "machineType is missing"),
-        ("\"size\": 20", "\"size\": true", "true is no number"),
+        ("\"size\": 20", "\"size\": true", "True is no number"),
         (
             "network_ip}",
             "network_ip}${google_compute_disk.one.id}",
