@@ -9,6 +9,8 @@ pub mod embedded;
 #[cfg(stageleft_runtime)]
 pub mod launch;
 #[cfg(stageleft_runtime)]
+pub mod layout;
+#[cfg(stageleft_runtime)]
 pub mod memory;
 #[cfg(stageleft_runtime)]
 pub mod plan;

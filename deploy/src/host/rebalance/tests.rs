@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+use super::home::rename;
 use super::*;
+use crate::host::directory::shard_directory;
 use slackwater_core::id::InputId;
 use slackwater_core::record::{Content, Message, Origin, Proof, Record};
 
@@ -83,7 +85,8 @@ async fn threads_move_to_more_shards_and_back() {
     let mut manifest = cluster(place.path(), &before, 200).await;
     for (cells, shards) in [(2, 2), (3, 1), (1, 2)] {
         let to = manifest.placement.spread(cells, shards);
-        let moved = rebalance(place.path(), manifest, to.clone()).await.unwrap();
+        intend(place.path(), manifest, to.clone()).unwrap();
+        let moved = rebalance(place.path(), &[]).await.unwrap();
         assert!(moved.virtual_shards > 0 && moved.threads <= 200);
         manifest = Manifest::load(place.path()).unwrap().unwrap();
         assert_eq!((&manifest.placement, &manifest.moving_to), (&to, &None));
@@ -103,21 +106,24 @@ async fn a_move_that_was_broken_off_goes_on() {
         let path = place.path();
         let mut manifest = cluster(path, &before, threads).await;
         manifest.moving_to = Some(to.clone());
-        let changed = changed(&before, &to);
+        let places = Places { cluster: path, machines: &[], from: before.clone(), to: to.clone() };
+        let changed = places.changed();
         match step {
             // Only the wish is known.
             0 => {}
             // Copying was broken off in the middle.
             1 => directory::claim(&aside(path, 0, "next"), &manifest.cluster, 0, false).unwrap(),
             _ => {
-                copy(path, &manifest, &to, &changed, &mut Moved::default()).await.unwrap();
+                copy(&places, &manifest, &changed, &mut Moved::default()).await.unwrap();
                 // All is copied, and the manifest does not say so yet; then it does.
                 manifest.copied = step > 2;
                 match step {
                     // One shard is out of its place, or has been exchanged, or all have.
                     4 => rename(&shard_directory(path, 0), &aside(path, 0, "old")).unwrap(),
                     5 => {
-                        changed.iter().for_each(|shard| exchange(path, *shard, *shard < to.shard_count()).unwrap());
+                        for shard in &changed {
+                            places.exchange(*shard).await.unwrap();
+                        }
                     }
                     _ => {}
                 }
@@ -125,10 +131,13 @@ async fn a_move_that_was_broken_off_goes_on() {
         }
         manifest.store(path).unwrap();
         let other = before.spread(2, 2);
-        let refused = rebalance(path, manifest, other).await;
+        let refused = intend(path, manifest.clone(), other);
         assert!(matches!(refused, Err(RebalanceError::Other { cells: 1, .. })), "{refused:?}");
-        let manifest = Manifest::load(path).unwrap().unwrap();
-        rebalance(path, manifest, to.clone()).await.unwrap();
+        intend(path, manifest, to.clone()).unwrap();
+        let held = alone(path).unwrap();
+        assert!(matches!(rebalance(path, &[]).await, Err(RebalanceError::Busy { .. })), "one at a time");
+        drop(held);
+        rebalance(path, &[]).await.unwrap();
         check(&read(path, &to).await, &to, threads);
         assert_eq!(
             shard_directory(path, 2).exists(),
@@ -145,7 +154,24 @@ async fn a_shard_whose_disk_is_gone_stops_the_move() {
     let manifest = cluster(place.path(), &before, 20).await;
     std::fs::remove_dir_all(shard_directory(place.path(), 1)).unwrap();
     let to = before.spread(1, 3);
-    let error = rebalance(place.path(), manifest, to).await.unwrap_err();
+    intend(place.path(), manifest.clone(), to).unwrap();
+    let error = rebalance(place.path(), &[]).await.unwrap_err();
     assert!(error.to_string().starts_with("shard 1: its state is gone"), "{error}");
     assert!(shard_directory(place.path(), 0).is_dir(), "what was there is there");
+    assert!(give_up(place.path()).unwrap(), "nothing has moved, so all can stay");
+    assert_eq!(Manifest::load(place.path()).unwrap(), Some(manifest));
+}
+
+/// Once all is at its new place there is only the way on.
+#[tokio::test]
+async fn what_is_copied_is_not_given_up() {
+    let place = tempfile::tempdir().unwrap();
+    let before = Placement::even(1, 2, 16);
+    let mut manifest = cluster(place.path(), &before, 20).await;
+    let to = before.spread(1, 3);
+    manifest.moving_to = Some(to.clone());
+    manifest.copied = true;
+    manifest.store(place.path()).unwrap();
+    assert!(!give_up(place.path()).unwrap());
+    assert_eq!(Manifest::load(place.path()).unwrap(), Some(manifest));
 }
