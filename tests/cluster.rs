@@ -15,6 +15,8 @@ mod demo;
 mod hosts;
 #[path = "support/kills.rs"]
 mod kills;
+#[path = "cluster/moves.rs"]
+mod moves;
 #[path = "cluster/refused.rs"]
 mod refused;
 #[path = "cluster/storm.rs"]

@@ -5,30 +5,22 @@
 //! says so, then they take the place of the old ones, then the table changes, and only then the old ones are removed.
 
 mod home;
+mod journals;
 
 use super::directory::{self, DirectoryError, Manifest};
 use super::layout::machine_of;
 use super::plan::Machine;
-use crate::journal::{FileDisk, Journal, JournalError, JournalHandle, Options};
+use crate::journal::JournalError;
 use crate::placement::Placement;
-use crate::port::{FromAdapter, ToAdapter};
-use futures::StreamExt as _;
 use home::{Home, aside};
+use journals::{Open, Writer};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use slackwater_core::id::{CallId, ThreadId, Ticket};
-use slackwater_core::port::{FromJournal, Query, Reply, Rest, ToJournal};
-use slackwater_core::record::{Arrival, Committed};
+use slackwater_core::id::ThreadId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-
-/// How many threads are asked for at once.
-const PAGE_LENGTH: usize = 500;
-
-/// How many records are made durable at once.
-const GROUP_RECORDS: usize = 4_096;
 
 /// Why threads cannot be moved.
 #[derive(Debug, thiserror::Error)]
@@ -248,7 +240,7 @@ async fn copy(
         let Some(home) = places.home(&places.from, *shard) else { continue };
         let place = home.fetch(*shard, cluster).await?;
         directory::claim(&place, &manifest.cluster, *shard, true)?;
-        let mut source = Open::new(*shard, &place)?;
+        let mut source = Open::when_left(*shard, &place).await?;
         let mut after = None;
         loop {
             let page = source.threads(after).await?;
@@ -272,126 +264,6 @@ async fn copy(
         }
     }
     Ok(())
-}
-
-/// A shard's journal that is open here.
-struct Open {
-    shard: u32,
-    from: FromAdapter<FromJournal>,
-    to: ToAdapter<ToJournal>,
-    handle: JournalHandle,
-    /// The threads that have something in flight, and the timers of those that rest: what the next start is told.
-    awake: BTreeSet<ThreadId>,
-    timers: BTreeMap<ThreadId, Vec<(CallId, u64)>>,
-}
-
-impl Open {
-    fn new(shard: u32, place: &Path) -> Result<Self, RebalanceError> {
-        let failed = |error: JournalError| RebalanceError::Journal { shard, source: Arc::new(error) };
-        let journal = FileDisk::open(place).and_then(|disk| Journal::open(disk, Options::default())).map_err(failed)?;
-        let (from, to, handle) = journal.start().map_err(failed)?;
-        Ok(Self { shard, from, to, handle, awake: BTreeSet::new(), timers: BTreeMap::new() })
-    }
-
-    /// The next answer. What the start is told comes before all answers.
-    async fn next(&mut self) -> Result<FromJournal, RebalanceError> {
-        let failed = self.handle.failed();
-        tokio::pin!(failed);
-        loop {
-            let told = tokio::select! {
-                told = self.from.next() => told,
-                source = &mut failed => return Err(RebalanceError::Journal { shard: self.shard, source }),
-            };
-            match told.ok_or(RebalanceError::OutOfTurn { shard: self.shard })? {
-                FromJournal::Wake { thread, .. } => _ = self.awake.insert(thread),
-                FromJournal::Resting(rest) => _ = self.timers.insert(rest.thread, rest.timers),
-                told => return Ok(told),
-            }
-        }
-    }
-
-    /// A page of its threads.
-    async fn threads(&mut self, after: Option<ThreadId>) -> Result<Vec<ThreadId>, RebalanceError> {
-        let ticket = Ticket { gateway: 0, request: 0 };
-        let query = Query::Threads { shard: self.shard, after, limit: PAGE_LENGTH };
-        self.to.put(ToJournal::Query(ticket, query));
-        match self.next().await? {
-            FromJournal::Reply(_, Reply::Threads(page)) => {
-                Ok(page.into_iter().map(|standing| standing.thread).collect())
-            }
-            _ => Err(RebalanceError::OutOfTurn { shard: self.shard }),
-        }
-    }
-
-    async fn records(&mut self, thread: ThreadId) -> Result<Vec<Committed>, RebalanceError> {
-        self.to.put(ToJournal::Recall { thread, before: u64::MAX });
-        match self.next().await? {
-            FromJournal::Recalled { records, .. } => {
-                records.map_err(|what| RebalanceError::Damaged { shard: self.shard, thread, what })
-            }
-            _ => Err(RebalanceError::OutOfTurn { shard: self.shard }),
-        }
-    }
-
-    /// What the next start should know of a thread that rests.
-    fn rest(&self, thread: ThreadId, records: &[Committed]) -> Option<Rest> {
-        let through = records.last().filter(|_| !self.awake.contains(&thread))?.number;
-        Some(Rest { thread, through, timers: self.timers.get(&thread).cloned().unwrap_or_default() })
-    }
-
-    async fn close(self) -> Result<(), RebalanceError> {
-        let shard = self.shard;
-        self.handle.close().await.map_err(|source| RebalanceError::Journal { shard, source })
-    }
-}
-
-/// A journal that is being written.
-struct Writer {
-    journal: Open,
-    arrivals: Vec<Arrival>,
-    numbers: Vec<u64>,
-    rests: Vec<Rest>,
-}
-
-impl Writer {
-    fn new(journal: Open) -> Self {
-        Self { journal, arrivals: Vec::new(), numbers: Vec::new(), rests: Vec::new() }
-    }
-
-    async fn write(&mut self, records: Vec<Committed>, rest: Option<Rest>) -> Result<(), RebalanceError> {
-        self.numbers.extend(records.iter().map(|record| record.number));
-        self.arrivals.extend(records.into_iter().map(|record| record.arrival));
-        self.rests.extend(rest);
-        if self.arrivals.len() >= GROUP_RECORDS { self.flush().await } else { Ok(()) }
-    }
-
-    /// Makes durable what was written, each record under the number that it had.
-    async fn flush(&mut self) -> Result<(), RebalanceError> {
-        let shard = self.journal.shard;
-        let numbers = std::mem::take(&mut self.numbers);
-        self.journal.to.put(ToJournal::Append(std::mem::take(&mut self.arrivals)));
-        let mut written = 0;
-        while written < numbers.len() {
-            match self.journal.next().await? {
-                FromJournal::Committed(records) => {
-                    for record in records {
-                        if numbers.get(written) != Some(&record.number) {
-                            return Err(RebalanceError::OutOfTurn { shard });
-                        }
-                        written += 1;
-                    }
-                }
-                _ => return Err(RebalanceError::OutOfTurn { shard }),
-            }
-        }
-        self.rests.drain(..).for_each(|rest| self.journal.to.put(ToJournal::Rest(rest)));
-        Ok(())
-    }
-
-    async fn finish(mut self) -> Result<(), RebalanceError> {
-        self.flush().await?;
-        self.journal.close().await
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::output;
 use rustix::process::Signal;
 use slackwater::host::directory::{self, Manifest};
 use slackwater::host::layout;
-use slackwater::host::plan::{Phase, Plan, State, running};
+use slackwater::host::plan::{LastMove, Phase, Plan, State, running};
 use slackwater::host::rebalance::{Moved, give_up, intend, rebalance};
 use slackwater::placement::Placement;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,10 @@ pub(super) async fn run(place: PathBuf, cells: Option<u32>, shards: Option<u32>)
     intend(&place, manifest, to).map_err(Failure::because)?;
     // It may have been started a moment ago; or else it will not be before this is done.
     let (moved, pause_ms) = match running(&place).map_err(Failure::because)? {
-        Some(state) => by_supervisor(&place, &state).await?,
+        Some(state) => match by_supervisor(&place, &state).await? {
+            Some(last) => (last.moved, last.pause_ms),
+            None => return Ok(()),
+        },
         None => (here(&place, plan.as_ref()).await?, None),
     };
     let then = match pause_ms {
@@ -88,8 +91,8 @@ async fn ready(place: &Path) -> Result<(), Failure> {
     ))
 }
 
-/// Has the supervisor move the threads, and waits until all cells are ready again.
-async fn by_supervisor(place: &Path, before: &State) -> Result<(Moved, Option<u64>), Failure> {
+/// Has the supervisor move the threads, and waits until all cells are ready again. Nothing if this command is told to end first.
+async fn by_supervisor(place: &Path, before: &State) -> Result<Option<LastMove>, Failure> {
     let mut signals = Signals::new()?;
     let mut teller = Teller::new(place.to_owned());
     look::signal(before.supervisor, Signal::USR1)?;
@@ -104,7 +107,7 @@ async fn by_supervisor(place: &Path, before: &State) -> Result<(Moved, Option<u6
         let is_ready = state.cells.iter().all(|cell| cell.phase == Phase::Ready);
         if let Some(last) = state.last_move.filter(|_| is_ready && state.moves > before.moves) {
             return match last.error {
-                None => Ok((last.moved, last.pause_ms)),
+                None => Ok(Some(last)),
                 Some(why) => Err(Failure::Failed(format!("nothing was moved, and the cluster runs as before: {why}"))),
             };
         }
@@ -114,7 +117,7 @@ async fn by_supervisor(place: &Path, before: &State) -> Result<(Moved, Option<u6
                     "the move goes on without this command; `slackwater cluster status --directory {}` says how far it is",
                     place.display()
                 ));
-                return Ok(std::process::exit(0));
+                return Ok(None);
             }
             () = tokio::time::sleep(Duration::from_millis(LOOK_MS)) => {}
         }

@@ -5,8 +5,9 @@
 use super::home::rename;
 use super::*;
 use crate::host::directory::shard_directory;
-use slackwater_core::id::InputId;
-use slackwater_core::record::{Content, Message, Origin, Proof, Record};
+use slackwater_core::id::{CallId, InputId};
+use slackwater_core::port::Rest;
+use slackwater_core::record::{Arrival, Committed, Content, Message, Origin, Proof, Record};
 
 /// A cluster with so many threads, each of which has three messages. Every other thread rests, one of them with a timer.
 async fn cluster(place: &Path, placement: &Placement, threads: u64) -> Manifest {
