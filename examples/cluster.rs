@@ -69,24 +69,30 @@ async fn supervise(mut plan: Plan, board: &Arc<Board>, signals: &mut Signals) ->
     loop {
         let cells = Cells::start(&plan, board, is_first);
         is_first = false;
-        let next = loop {
+        let wanted = loop {
             let moves = tokio::select! {
                 moves = signals.next() => moves,
                 () = cells.stop.cancelled() => false,
             };
-            match moves.then(|| moving::asked_for(&plan)) {
-                None => break None,
-                Some(Ok(Some(next))) => break Some(next),
-                Some(Ok(None)) => {}
-                Some(Err(error)) => moving::refuse(&plan, board, &error),
+            if !moves {
+                return cells.end();
+            }
+            let wanted = tokio::select! {
+                wanted = moving::asked_for(&plan) => wanted,
+                () = signals.stopped() => return cells.end(),
+                () = cells.stop.cancelled() => return cells.end(),
+            };
+            match wanted {
+                Ok(Some(wanted)) => break wanted,
+                Ok(None) => {}
+                Err(error) => moving::refuse(&plan, board, &error),
             }
         };
-        let Some(next) = next else { return cells.end() };
         board.moving();
         // How they end is of no interest: what they have acknowledged is on disk.
         cells.end();
         plan = tokio::select! {
-            plan = moving::carry_out(plan, next, board) => plan,
+            plan = moving::carry_out(plan.clone(), wanted, board) => plan,
             // As a crash would, this breaks the move off; it goes on when it is asked for again.
             () = signals.stopped() => return false,
         };

@@ -201,7 +201,7 @@ async fn cells_on_two_machines_and_one_is_cut_off() {
     let directory = settings.directory.clone();
     let (code, words) =
         tokio::task::block_in_place(|| cluster(&directory, &["rebalance", "--cells", "2", "--shards", "2"]));
-    assert!(code == 0 && words.contains("There are 2 cells of 2 shards now"), "{words}\n{}", settings.log());
+    assert!(code == 0 && words.contains("The cluster has 2 cells of 2 shards now"), "{words}\n{}", settings.log());
     eprintln!("{}", words.lines().last().unwrap());
     for name in &names {
         gateways[1].post(name, "moved", "hello").await;
@@ -217,7 +217,7 @@ async fn cells_on_two_machines_and_one_is_cut_off() {
 
     // And one cell on both machines, of the cluster that does not run.
     let (code, words) = cluster(&directory, &["rebalance", "--cells", "1", "--shards", "2"]);
-    assert!(code == 0 && words.contains("There are 1 cells of 2 shards now"), "{words}");
+    assert!(code == 0 && words.contains("The cluster has 1 cell of 2 shards now"), "{words}");
     let manifest = Manifest::load(&directory).unwrap().unwrap();
     let mut found = std::collections::BTreeMap::new();
     for shard in 0..2 {

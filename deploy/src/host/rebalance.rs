@@ -6,14 +6,15 @@
 
 mod home;
 mod journals;
+mod places;
 
-use super::directory::{self, DirectoryError, Manifest};
-use super::layout::machine_of;
+use super::directory::{self, DirectoryError, Manifest, shard_directory};
 use super::plan::Machine;
-use crate::journal::JournalError;
+use crate::journal::{JournalError, backup};
 use crate::placement::Placement;
 use home::{Home, aside};
 use journals::{Open, Writer};
+use places::Places;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use slackwater_core::id::ThreadId;
@@ -116,6 +117,9 @@ pub fn give_up(cluster: &Path) -> Result<bool, RebalanceError> {
         Some(mut manifest) if manifest.moving_to.is_some() => {
             manifest.moving_to = None;
             manifest.store(cluster)?;
+            if let Err(error) = home::remove_aside(cluster) {
+                tracing::warn!(%error, "what was copied is left; the next move removes it");
+            }
             Ok(true)
         }
         _ => Ok(true),
@@ -128,42 +132,152 @@ pub fn give_up(cluster: &Path) -> Result<bool, RebalanceError> {
 /// # Errors
 /// When the cluster's state cannot be read or written. What was there is there.
 pub async fn rebalance(cluster: &Path, machines: &[Machine]) -> Result<Moved, RebalanceError> {
-    let _alone = alone(cluster)?;
-    let Some(mut manifest) = Manifest::load(cluster)? else { return Ok(Moved::default()) };
-    let Some(to) = manifest.moving_to.clone() else { return Ok(Moved::default()) };
-    let places = Places { cluster, machines, from: manifest.placement.clone(), to };
-    let (from, to) = (&places.from, &places.to);
-    let mut moved = Moved {
-        virtual_shards: from.table.iter().zip(&to.table).filter(|(old, new)| old != new).count(),
-        ..Moved::default()
-    };
-    let changed = places.changed();
-    if !manifest.copied {
-        // What the last move had no time to remove, and what an attempt that was broken off has left.
-        for home in places.homes() {
-            home.remove_aside().await?;
+    match Move::begin(cluster, machines).await? {
+        Some(on_its_way) => on_its_way.finish().await,
+        None => Ok(Moved::default()),
+    }
+}
+
+/// A move on its way.
+pub struct Move {
+    places: Places,
+    manifest: Manifest,
+    changed: BTreeSet<u32>,
+    moved: Moved,
+    /// The new journals. None, if all is copied.
+    writers: BTreeMap<u32, Writer>,
+    /// The last record that was copied of each thread.
+    copied: BTreeMap<ThreadId, u64>,
+    /// Nobody else moves them meanwhile.
+    _alone: File,
+}
+
+impl Move {
+    /// Begins with what [`intend`] has said, or with what is left of it; nothing if there is nothing to move.
+    ///
+    /// # Errors
+    /// When the cluster's state cannot be read, the new journals cannot be made, or somebody else is at it.
+    pub async fn begin(cluster: &Path, machines: &[Machine]) -> Result<Option<Self>, RebalanceError> {
+        let alone = alone(cluster)?;
+        let Some(manifest) = Manifest::load(cluster)? else { return Ok(None) };
+        let Some(to) = manifest.moving_to.clone() else { return Ok(None) };
+        let places = Places::new(cluster, machines, &manifest.placement, &to);
+        let changed = places.changed();
+        let mut writers = BTreeMap::new();
+        if !manifest.copied {
+            // What the last move had no time to remove, and what an attempt that was broken off has left.
+            for home in places.homes() {
+                home.remove_aside().await?;
+            }
+            for shard in changed.iter().filter(|shard| **shard < to.shard_count()) {
+                let place = aside(cluster, *shard, "next");
+                directory::claim(&place, &manifest.cluster, *shard, false)?;
+                writers.insert(*shard, Writer::new(Open::new(*shard, &place)?));
+            }
         }
-        copy(&places, &manifest, &changed, &mut moved).await?;
-        manifest.copied = true;
-        manifest.store(cluster)?;
+        let virtual_shards = manifest.placement.table.iter().zip(&to.table).filter(|(old, new)| old != new).count();
+        let moved = Moved { virtual_shards, ..Moved::default() };
+        Ok(Some(Self { places, manifest, changed, moved, writers, copied: BTreeMap::new(), _alone: alone }))
     }
-    for shard in &changed {
-        places.exchange(*shard).await?;
-    }
-    manifest.known.retain(|shard| *shard < to.shard_count());
-    manifest.known.extend(changed.iter().filter(|shard| **shard < to.shard_count()));
-    manifest.known.sort_unstable();
-    manifest.known.dedup();
-    manifest.placement = to.clone();
-    manifest.moving_to = None;
-    manifest.copied = false;
-    manifest.store(cluster)?;
-    for home in places.homes() {
-        if let Err(error) = home.remove_aside().await {
-            tracing::warn!(%error, "the old journals of what was moved are left; the next move removes them");
+
+    /// Copies what there is by now, while the shards run, so that less is left for when they do not. Of shards on other machines
+    /// nothing.
+    ///
+    /// # Errors
+    /// When a shard's state cannot be read, or a new journal not be written.
+    pub async fn ahead(&mut self) -> Result<(), RebalanceError> {
+        for shard in self.sources() {
+            let Some(Home::Here(cluster)) = self.places.before(shard) else { continue };
+            self.manifest.check(&cluster, shard)?;
+            let (from, to) = (shard_directory(&cluster, shard), aside(&cluster, shard, "from"));
+            let made = tokio::task::spawn_blocking({
+                let to = to.clone();
+                move || backup(&from, &to)
+            });
+            match made.await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Err(RebalanceError::Journal { shard, source: Arc::new(error) }),
+                Err(_) => return Err(RebalanceError::OutOfTurn { shard }),
+            }
+            self.copy(Open::new(shard, &to)?, false).await?;
         }
+        Ok(())
     }
-    Ok(moved)
+
+    /// Moves what is left to be moved. No location of the cluster runs.
+    ///
+    /// # Errors
+    /// When the cluster's state cannot be read or written. What was there is there.
+    pub async fn finish(mut self) -> Result<Moved, RebalanceError> {
+        let cluster = self.places.cluster.clone();
+        if !self.manifest.copied {
+            self.copy_all().await?;
+            self.manifest.copied = true;
+            self.manifest.store(&cluster)?;
+        }
+        let count = self.places.to.shard_count();
+        for shard in &self.changed {
+            self.places.exchange(*shard).await?;
+        }
+        let manifest = &mut self.manifest;
+        manifest.known.retain(|shard| *shard < count);
+        manifest.known.extend(self.changed.iter().filter(|shard| **shard < count));
+        manifest.known.sort_unstable();
+        manifest.known.dedup();
+        manifest.placement = self.places.to.clone();
+        manifest.moving_to = None;
+        manifest.copied = false;
+        manifest.store(&cluster)?;
+        for home in self.places.homes() {
+            if let Err(error) = home.remove_aside().await {
+                tracing::warn!(%error, "the old journals of what was moved are left; the next move removes them");
+            }
+        }
+        self.moved.threads = self.copied.len();
+        Ok(self.moved)
+    }
+
+    /// Copies all that the new journals do not have yet, and puts them aside where they will be.
+    async fn copy_all(&mut self) -> Result<(), RebalanceError> {
+        let cluster = self.places.cluster.clone();
+        for shard in self.sources() {
+            let Some(home) = self.places.before(shard) else { continue };
+            let place = home.fetch(shard, &cluster).await?;
+            directory::claim(&place, &self.manifest.cluster, shard, true)?;
+            self.copy(Open::when_left(shard, &place).await?, true).await?;
+        }
+        for (shard, writer) in std::mem::take(&mut self.writers) {
+            writer.finish().await?;
+            if let Some(home) = self.places.after(shard) {
+                home.put(shard, &cluster).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The shards that have something to be copied.
+    fn sources(&self) -> Vec<u32> {
+        self.changed.iter().copied().filter(|shard| self.manifest.known.contains(shard)).collect()
+    }
+
+    /// Copies what the new journals do not have yet; at last also what the next start is told of each thread.
+    async fn copy(&mut self, mut source: Open, is_last: bool) -> Result<(), RebalanceError> {
+        for (thread, through) in source.threads().await? {
+            let copied = self.copied.insert(thread, through).unwrap_or(0);
+            let mut records = Vec::new();
+            if copied != through {
+                records = source.records(thread).await?;
+                records.retain(|record| record.number > copied);
+            }
+            self.moved.records += records.len();
+            let rest = if is_last { source.rest(thread, through) } else { None };
+            let Some(writer) = self.writers.get_mut(&self.places.to.shard_of(thread)) else {
+                return Err(RebalanceError::OutOfTurn { shard: source.shard });
+            };
+            writer.write(records, rest).await?;
+        }
+        source.close().await
+    }
 }
 
 /// Sees to it that nobody else moves the threads, for as long as the file is held.
@@ -173,97 +287,6 @@ fn alone(cluster: &Path) -> Result<File, RebalanceError> {
         Ok(()) => Ok(directory),
         Err(_) => Err(RebalanceError::Busy { cluster: cluster.display().to_string() }),
     }
-}
-
-/// Where the shards are, and where they will be.
-struct Places<'a> {
-    cluster: &'a Path,
-    machines: &'a [Machine],
-    from: Placement,
-    to: Placement,
-}
-
-impl Places<'_> {
-    /// Where the directory of a shard is in one of the two placements; nowhere, if it has no such shard.
-    fn home(&self, placement: &Placement, shard: u32) -> Option<Home> {
-        let machine = machine_of(placement, shard, self.machines.len());
-        let home = self.machines.get(machine).map_or_else(|| Home::Here(self.cluster.to_owned()), Home::of);
-        Some(home).filter(|_| shard < placement.shard_count())
-    }
-
-    /// All places where something may stand aside; what comes from other machines does so here.
-    fn homes(&self) -> Vec<Home> {
-        let here = Home::Here(self.cluster.to_owned());
-        let others = self.machines.iter().map(Home::of).filter(|home| *home != here);
-        others.chain([here.clone()]).collect()
-    }
-
-    /// The shards that have other virtual shards afterwards, or are elsewhere.
-    fn changed(&self) -> BTreeSet<u32> {
-        let (from, to) = (&self.from, &self.to);
-        let differ = from.table.iter().zip(&to.table).filter(|(old, new)| old != new);
-        let mut changed: BTreeSet<u32> = differ.flat_map(|(old, new)| [*old, *new]).collect();
-        // A shard that is new or gone is so even if it has no virtual shard.
-        let all = 0..from.shard_count().max(to.shard_count());
-        changed.extend(all.filter(|shard| self.home(from, *shard) != self.home(to, *shard)));
-        changed
-    }
-
-    /// Puts the new directory of a shard in place of the old one, wherever they are.
-    async fn exchange(&self, shard: u32) -> Result<(), RebalanceError> {
-        let (from, to) = (self.home(&self.from, shard), self.home(&self.to, shard));
-        if let Some(from) = from.filter(|from| to.as_ref() != Some(from)) {
-            from.exchange(shard, false).await?;
-        }
-        match to {
-            Some(to) => to.exchange(shard, true).await,
-            None => Ok(()),
-        }
-    }
-}
-
-/// Writes the journals of the changed shards aside, where they will be, from those that there are.
-async fn copy(
-    places: &Places<'_>,
-    manifest: &Manifest,
-    changed: &BTreeSet<u32>,
-    moved: &mut Moved,
-) -> Result<(), RebalanceError> {
-    let (cluster, to) = (places.cluster, &places.to);
-    let mut writers = BTreeMap::new();
-    for shard in changed.iter().filter(|shard| **shard < to.shard_count()) {
-        let place = aside(cluster, *shard, "next");
-        directory::claim(&place, &manifest.cluster, *shard, false)?;
-        writers.insert(*shard, Writer::new(Open::new(*shard, &place)?));
-    }
-    for shard in changed.iter().filter(|shard| manifest.known.contains(shard)) {
-        let Some(home) = places.home(&places.from, *shard) else { continue };
-        let place = home.fetch(*shard, cluster).await?;
-        directory::claim(&place, &manifest.cluster, *shard, true)?;
-        let mut source = Open::when_left(*shard, &place).await?;
-        let mut after = None;
-        loop {
-            let page = source.threads(after).await?;
-            let Some(last) = page.last() else { break };
-            after = Some(*last);
-            for thread in page {
-                let records = source.records(thread).await?;
-                moved.threads += 1;
-                moved.records += records.len();
-                let rest = source.rest(thread, &records);
-                let writer = writers.get_mut(&to.shard_of(thread));
-                writer.ok_or(RebalanceError::OutOfTurn { shard: *shard })?.write(records, rest).await?;
-            }
-        }
-        source.close().await?;
-    }
-    for (shard, writer) in writers {
-        writer.finish().await?;
-        if let Some(home) = places.home(to, shard) {
-            home.put(shard, cluster).await?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use super::super::Failure;
 use super::super::signals::Signals;
 use super::look;
-use super::tell::Teller;
+use super::tell::{Teller, counted};
 use crate::output;
 use rustix::process::Signal;
 use slackwater::host::directory::{self, Manifest};
@@ -29,11 +29,11 @@ pub(super) async fn run(place: PathBuf, cells: Option<u32>, shards: Option<u32>)
     };
     let plan: Option<Plan> = directory::read(&directory::plan_file(&place)).map_err(Failure::because)?;
     let to = goal(&manifest, cells, shards)?;
+    let shape = format!("{} of {}", counted(to.cells as usize, "cell"), counted(to.shards as usize, "shard"));
     if to == manifest.placement && manifest.moving_to.is_none() {
-        output::line(format!("all is as it should be: {} cells of {} shards", to.cells, to.shards));
+        output::line(format!("all is as it should be: {shape}"));
         return Ok(());
     }
-    let (cells, shards) = (to.cells, to.shards);
     let is_running = running(&place).map_err(Failure::because)?.is_some();
     if let Some(plan) = plan.as_ref().filter(|_| is_running) {
         layout::moved(plan, &to).map_err(Failure::because)?;
@@ -53,7 +53,7 @@ pub(super) async fn run(place: PathBuf, cells: Option<u32>, shards: Option<u32>)
         None => format!("`slackwater cluster up --directory {}` starts them", place.display()),
     };
     output::line(format!(
-        "{} virtual shards have moved; {} threads with {} records were written anew. There are {cells} cells of {shards} shards now; {then}",
+        "{} virtual shards have moved; {} threads with {} records were written anew. The cluster has {shape} now; {then}",
         moved.virtual_shards, moved.threads, moved.records,
     ));
     Ok(())

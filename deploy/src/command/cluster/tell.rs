@@ -63,3 +63,8 @@ impl Teller {
         cell.map(|cell| format!("http://{}", cell.reached_at)).unwrap_or_default()
     }
 }
+
+/// How many of something there are.
+pub(super) fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("{count} {what}") } else { format!("{count} {what}s") }
+}

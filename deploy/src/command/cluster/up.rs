@@ -5,7 +5,7 @@
 
 use super::super::Failure;
 use super::super::signals::Signals;
-use super::tell::Teller;
+use super::tell::{Teller, counted};
 use super::{Up, file, prepare};
 use crate::output;
 use slackwater::host::directory;
@@ -151,10 +151,6 @@ impl Supervisor {
         let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
         let _ = self.0.wait();
     }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("{count} {what}") } else { format!("{count} {what}s") }
 }
 
 /// The last lines of the log that are no backtrace.

@@ -182,7 +182,8 @@ pub(super) fn rename(from: &Path, to: &Path) -> Result<(), DirectoryError> {
     renamed.map_err(|source| DirectoryError::Io { path: from.to_owned(), source })
 }
 
-fn remove_aside(cluster: &Path) -> Result<(), DirectoryError> {
+/// Removes all that stands aside in a directory.
+pub(super) fn remove_aside(cluster: &Path) -> Result<(), DirectoryError> {
     let failed = |source| DirectoryError::Io { path: cluster.to_owned(), source };
     for entry in std::fs::read_dir(cluster).map_err(failed)? {
         let path = entry.map_err(failed)?.path();

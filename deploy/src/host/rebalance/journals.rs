@@ -8,15 +8,12 @@ use crate::journal::{FileDisk, Journal, JournalError, JournalHandle, Options};
 use crate::port::{FromAdapter, ToAdapter};
 use futures::StreamExt as _;
 use slackwater_core::id::{CallId, ThreadId, Ticket};
-use slackwater_core::port::{FromJournal, Query, Reply, Rest, ToJournal};
+use slackwater_core::port::{FromJournal, Query, Rest, ToJournal};
 use slackwater_core::record::{Arrival, Committed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How many threads are asked for at once.
-const PAGE_LENGTH: usize = 500;
 
 /// How many records are made durable at once.
 const GROUP_RECORDS: usize = 4_096;
@@ -27,7 +24,7 @@ const LEAVE_LOOK: Duration = Duration::from_millis(50);
 
 /// A shard's journal that is open here.
 pub(super) struct Open {
-    shard: u32,
+    pub(super) shard: u32,
     from: FromAdapter<FromJournal>,
     to: ToAdapter<ToJournal>,
     handle: JournalHandle,
@@ -76,15 +73,12 @@ impl Open {
         }
     }
 
-    /// A page of its threads.
-    pub(super) async fn threads(&mut self, after: Option<ThreadId>) -> Result<Vec<ThreadId>, RebalanceError> {
-        let ticket = Ticket { gateway: 0, request: 0 };
-        let query = Query::Threads { shard: self.shard, after, limit: PAGE_LENGTH };
-        self.to.put(ToJournal::Query(ticket, query));
+    /// Its threads, each with the number of its last record. What the start is told has been heard then.
+    pub(super) async fn threads(&mut self) -> Result<Vec<(ThreadId, u64)>, RebalanceError> {
+        let query = Query::Threads { shard: self.shard, after: None, limit: 1 };
+        self.to.put(ToJournal::Query(Ticket { gateway: 0, request: 0 }, query));
         match self.next().await? {
-            FromJournal::Reply(_, Reply::Threads(page)) => {
-                Ok(page.into_iter().map(|standing| standing.thread).collect())
-            }
+            FromJournal::Reply(..) => Ok(self.handle.threads()),
             _ => Err(RebalanceError::OutOfTurn { shard: self.shard }),
         }
     }
@@ -100,9 +94,9 @@ impl Open {
     }
 
     /// What the next start should know of a thread that rests.
-    pub(super) fn rest(&self, thread: ThreadId, records: &[Committed]) -> Option<Rest> {
-        let through = records.last().filter(|_| !self.awake.contains(&thread))?.number;
-        Some(Rest { thread, through, timers: self.timers.get(&thread).cloned().unwrap_or_default() })
+    pub(super) fn rest(&self, thread: ThreadId, through: u64) -> Option<Rest> {
+        let timers = || self.timers.get(&thread).cloned().unwrap_or_default();
+        (!self.awake.contains(&thread)).then(|| Rest { thread, through, timers: timers() })
     }
 
     pub(super) async fn close(self) -> Result<(), RebalanceError> {
@@ -128,7 +122,7 @@ impl Writer {
         self.numbers.extend(records.iter().map(|record| record.number));
         self.arrivals.extend(records.into_iter().map(|record| record.arrival));
         self.rests.extend(rest);
-        if self.arrivals.len() >= GROUP_RECORDS { self.flush().await } else { Ok(()) }
+        if self.arrivals.len().max(self.rests.len()) >= GROUP_RECORDS { self.flush().await } else { Ok(()) }
     }
 
     /// Makes durable what was written, each record under the number that it had.

@@ -58,7 +58,7 @@ async fn read(place: &Path, placement: &Placement) -> All {
     let mut all = All::new();
     for shard in 0..placement.shard_count() {
         let mut journal = Open::new(shard, &shard_directory(place, shard)).unwrap();
-        for thread in journal.threads(None).await.unwrap() {
+        for (thread, _) in journal.threads().await.unwrap() {
             let records = journal.records(thread).await.unwrap();
             let timers = journal.timers.get(&thread).cloned().unwrap_or_default();
             let told = (shard, records, journal.awake.contains(&thread), timers);
@@ -106,23 +106,24 @@ async fn a_move_that_was_broken_off_goes_on() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path();
         let mut manifest = cluster(path, &before, threads).await;
+        intend(path, manifest.clone(), to.clone()).unwrap();
         manifest.moving_to = Some(to.clone());
-        let places = Places { cluster: path, machines: &[], from: before.clone(), to: to.clone() };
-        let changed = places.changed();
+        let places = Places::new(path, &[], &before, &to);
         match step {
             // Only the wish is known.
             0 => {}
             // Copying was broken off in the middle.
             1 => directory::claim(&aside(path, 0, "next"), &manifest.cluster, 0, false).unwrap(),
             _ => {
-                copy(&places, &manifest, &changed, &mut Moved::default()).await.unwrap();
+                let mut on_its_way = Move::begin(path, &[]).await.unwrap().unwrap();
+                on_its_way.copy_all().await.unwrap();
                 // All is copied, and the manifest does not say so yet; then it does.
                 manifest.copied = step > 2;
                 match step {
                     // One shard is out of its place, or has been exchanged, or all have.
                     4 => rename(&shard_directory(path, 0), &aside(path, 0, "old")).unwrap(),
                     5 => {
-                        for shard in &changed {
+                        for shard in &on_its_way.changed {
                             places.exchange(*shard).await.unwrap();
                         }
                     }
@@ -175,4 +176,42 @@ async fn what_is_copied_is_not_given_up() {
     manifest.store(place.path()).unwrap();
     assert!(!give_up(place.path()).unwrap());
     assert_eq!(Manifest::load(place.path()).unwrap(), Some(manifest));
+}
+
+/// What is copied while the shards run is not all, and the rest comes afterwards.
+#[tokio::test]
+async fn what_came_since_the_copy_is_moved_too() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path();
+    let before = Placement::even(1, 2, 16);
+    let threads = 40;
+    let manifest = cluster(path, &before, threads).await;
+    let to = before.spread(2, 2);
+    intend(path, manifest, to.clone()).unwrap();
+    // The shards run: their journals are open meanwhile.
+    let mut running = Vec::new();
+    for shard in 0..2 {
+        running.push(Writer::new(Open::new(shard, &shard_directory(path, shard)).unwrap()));
+    }
+    let mut on_its_way = Move::begin(path, &[]).await.unwrap().unwrap();
+    on_its_way.ahead().await.unwrap();
+    assert_eq!(on_its_way.copied.len() as u64, threads);
+    // One thread more, and one record more of another one.
+    for (thread, number) in [(thread(threads), 1), (thread(threads), 2), (thread(7), 4), (thread(threads), 3)] {
+        let shard = before.shard_of(thread) as usize;
+        running[shard].write(vec![message(thread, number)], None).await.unwrap();
+    }
+    for writer in running {
+        writer.finish().await.unwrap();
+    }
+    let moved = on_its_way.finish().await.unwrap();
+    assert_eq!((moved.threads as u64, moved.records as u64), (threads + 1, 3 * (threads + 1) + 1));
+    let mut all = read(path, &to).await;
+    let (.., records, _, _) = all.get_mut(&thread(7)).unwrap();
+    assert_eq!(records.pop().unwrap().number, 4, "what came since is there");
+    let (shard, records, awake, _) = all.remove(&thread(threads)).unwrap();
+    assert!(shard == to.shard_of(thread(threads)) && records.len() == 3 && awake);
+    check(&all, &to, threads);
+    let left = std::fs::read_dir(path).unwrap().count() as u32;
+    assert_eq!(left, to.shard_count() + 1, "nothing is left over");
 }
