@@ -21,6 +21,16 @@ pub enum LayoutError {
         /// What it has.
         address: String,
     },
+    /// There are not so many ports.
+    #[error(
+        "the gateways would listen on {cells} ports from {first} on, and there are not so many; give an earlier one with --listen"
+    )]
+    Ports {
+        /// The first one.
+        first: u16,
+        /// How many cells there are.
+        cells: u32,
+    },
     /// Something has a gateway's port.
     #[error(
         "a gateway cannot listen on {address} ({source}); is something there already? Give another address with --listen"
@@ -60,13 +70,16 @@ pub fn machine_of(placement: &Placement, shard: u32, machines: usize) -> usize {
 /// Which location is where.
 ///
 /// # Errors
-/// When a machine's address is none.
+/// When a machine's address is none, or there are too few ports.
 pub fn cells(
     placement: &Placement,
     machines: &[Machine],
     listen: SocketAddr,
     toolhosts: u32,
 ) -> Result<Vec<CellPlan>, LayoutError> {
+    if u32::from(listen.port()) + placement.cells > 1 << 16 {
+        return Err(LayoutError::Ports { first: listen.port(), cells: placement.cells });
+    }
     let cell = |cell: u32| {
         let shards = cell * placement.shards..(cell + 1) * placement.shards;
         let shards_on: Vec<usize> = shards.map(|shard| machine_of(placement, shard, machines.len())).collect();

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const LOOK_MS: u64 = 100;
 
 /// How often it is said that the locations are still being compiled.
-const STILL_S: u64 = 15;
+const STILL: Duration = Duration::from_secs(15);
 
 /// How long the processes may take to end.
 const FAREWELL_MS: u64 = 15_000;
@@ -111,9 +111,9 @@ impl Supervisor {
 
     /// Says what it does; returns when the cluster is ready and should be left alone, or has ended by itself.
     async fn watch(&mut self, plan: &Plan, detach: bool) -> Result<Watched, String> {
-        let begun = Instant::now();
+        // Since when something is being compiled, and when it was said last.
+        let (mut begun, mut said) = (Instant::now(), Instant::now());
         let mut teller = Teller::new(plan.directory.clone());
-        let mut still_s = STILL_S;
         loop {
             match self.0.try_wait() {
                 Ok(None) => {}
@@ -129,8 +129,10 @@ impl Supervisor {
                 }
             }
             let compiling = state.is_none_or(|state| state.cells.iter().any(|cell| cell.phase == Phase::Compiling));
-            if compiling && begun.elapsed().as_secs() >= still_s {
-                still_s += STILL_S;
+            if !compiling {
+                (begun, said) = (Instant::now(), Instant::now());
+            } else if said.elapsed() >= STILL {
+                said = Instant::now();
                 output::line(format!("still compiling, {} s so far", begun.elapsed().as_secs()));
             }
             tokio::time::sleep(Duration::from_millis(LOOK_MS)).await;
