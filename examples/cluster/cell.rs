@@ -5,6 +5,7 @@
 
 use crate::board::Board;
 use crate::process::End;
+use crate::remote;
 use crate::wiring::{self, Life, Part};
 use slackwater::host::directory::Manifest;
 use slackwater::host::plan::{Phase, Plan, ProcessState};
@@ -107,6 +108,7 @@ async fn first(plan: &Plan, cell: usize, board: &Board, turn: &Mutex<()>) -> any
 /// Says that the cell cannot be started, and waits before this is tried again.
 async fn failing(board: &Board, cell: usize, error: &anyhow::Error, pause: &mut Duration) {
     eprintln!("slackwater: cell {cell} cannot be started: {error:#}");
+    remote::forget();
     *pause = (*pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
     board.set(cell, |state| {
         state.phase = Phase::Failing;

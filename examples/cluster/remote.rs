@@ -8,8 +8,11 @@ use anyhow::Context as _;
 use hydro_deploy::rust_crate::build::BuildOutput;
 use slackwater::host::directory;
 use slackwater::host::plan::{Machine, Ssh};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
@@ -17,6 +20,15 @@ use tokio::process::Command;
 pub(crate) fn place(machine: &Machine, binary: &BuildOutput) -> (PathBuf, Vec<PathBuf>) {
     let place = machine.directory.join("bin");
     (place.join(format!("location-{}", binary.unique_id())), vec![place.join("lib")])
+}
+
+/// What this process has put where, with when it was last changed here: to compare large files again takes longer than all else that
+/// a move needs.
+static SENT: Mutex<BTreeSet<(String, PathBuf, SystemTime)>> = Mutex::new(BTreeSet::new());
+
+/// Forgets what is on the other machines: a location could not be started, so perhaps it is not.
+pub(crate) fn forget() {
+    SENT.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
 /// Copies the program of a location and what it needs.
@@ -36,7 +48,13 @@ pub(crate) async fn copy(
         files.extend(there.iter().map(|place| (library.clone(), place.join(&name))));
     }
     for (here, there) in files {
+        let changed = std::fs::metadata(&here).and_then(|file| file.modified())?;
+        let sent = (format!("{}:{:?}", ssh.destination, ssh.port), there.clone(), changed);
+        if SENT.lock().unwrap_or_else(PoisonError::into_inner).contains(&sent) {
+            continue;
+        }
         send(ssh, &here, &there).await.with_context(|| format!("cannot copy to {}", machine.name))?;
+        SENT.lock().unwrap_or_else(PoisonError::into_inner).insert(sent);
     }
     Ok(())
 }

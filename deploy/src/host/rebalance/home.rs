@@ -70,8 +70,10 @@ impl Home {
         let Self::There { directory, .. } = self else { return Ok(()) };
         let next = aside(cluster, shard, "next");
         let (place, there) = (quoted(directory), quoted(&aside(directory, shard, "next")));
-        let script =
-            format!("set -e; umask 077; mkdir -p {place}; rm -rf {there}; mkdir {there}; tar -xf - -C {there}; sync");
+        let script = format!(
+            "set -e; umask 077; mkdir -p {place}; rm -rf {there}; mkdir {there}; tar -xf - -C {there}; \
+             find {there} -exec sync {{}} + || sync"
+        );
         let mut from = Command::new("tar");
         from.args(["-cf", "-", "-C"]).arg(&next).arg(".");
         self.pipe(shard, from, self.ssh(&script)).await?;
@@ -93,7 +95,8 @@ impl Home {
                 let when = if stays { format!("[ -d {next} ]") } else { "true".to_owned() };
                 self.run(&format!(
                     "set -e; if [ -d {place} ] && {when}; then mv -T {place} {old}; fi; \
-                     if [ -d {next} ]; then mv -T {next} {place}; fi; sync"
+                     if [ -d {next} ]; then mv -T {next} {place}; fi; sync {} || sync",
+                    quoted(directory)
                 ))
                 .await
             }
