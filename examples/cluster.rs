@@ -29,7 +29,7 @@ use slackwater::host::plan::Plan;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -89,13 +89,19 @@ async fn supervise(mut plan: Plan, board: &Arc<Board>, signals: &mut Signals) ->
             }
         };
         board.moving();
+        let ended = Instant::now();
         // How they end is of no interest: what they have acknowledged is on disk.
         cells.end();
+        eprintln!(
+            "slackwater: all cells have ended, so that threads can be moved, after {} ms",
+            ended.elapsed().as_millis()
+        );
         plan = tokio::select! {
             plan = moving::carry_out(plan.clone(), wanted, board) => plan,
             // As a crash would, this breaks the move off; it goes on when it is asked for again.
             () = signals.stopped() => return false,
         };
+        eprintln!("slackwater: the cells are started again after {} ms", ended.elapsed().as_millis());
         board.begin(&plan);
     }
 }

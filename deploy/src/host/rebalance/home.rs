@@ -72,7 +72,7 @@ impl Home {
         let (place, there) = (quoted(directory), quoted(&aside(directory, shard, "next")));
         let script = format!(
             "set -e; umask 077; mkdir -p {place}; rm -rf {there}; mkdir {there}; tar -xf - -C {there}; \
-             find {there} -exec sync {{}} + || sync"
+             {{ find {there} -exec sync {{}} + && sync {place}; }} || sync"
         );
         let mut from = Command::new("tar");
         from.args(["-cf", "-", "-C"]).arg(&next).arg(".");
