@@ -202,10 +202,9 @@ async fn cells_on_two_machines_and_one_is_cut_off() {
     let (code, words) =
         tokio::task::block_in_place(|| cluster(&directory, &["rebalance", "--cells", "2", "--shards", "2"]));
     assert!(code == 0 && words.contains("The cluster has 2 cells of 2 shards now"), "{words}\n{}", settings.log());
+    let log = std::fs::read_to_string(directory.join("cluster.log")).unwrap();
+    log.lines().filter(|line| line.starts_with("slackwater: ")).for_each(|line| eprintln!("{line}"));
     eprintln!("{}", words.lines().last().unwrap());
-    if std::env::var_os("MOVES_DEBUG").is_some() {
-        eprintln!("{}", std::fs::read_to_string(directory.join("cluster.log")).unwrap());
-    }
     for name in &names {
         gateways[1].post(name, "moved", "hello").await;
         gateways[0].idle(name).await;

@@ -12,6 +12,7 @@ use super::directory::{self, DirectoryError, Manifest, shard_directory};
 use super::plan::Machine;
 use crate::journal::{JournalError, backup};
 use crate::placement::Placement;
+use futures::{StreamExt as _, TryStreamExt as _};
 use home::{Home, aside};
 use journals::{Open, Writer};
 use places::Places;
@@ -22,6 +23,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+
+/// How many connections are made at once: an SSH server refuses when there are too many.
+const CONNECTIONS: usize = 4;
 
 /// Why threads cannot be moved.
 #[derive(Debug, thiserror::Error)]
@@ -166,9 +170,7 @@ impl Move {
         let mut writers = BTreeMap::new();
         if !manifest.copied {
             // What the last move had no time to remove, and what an attempt that was broken off has left.
-            for home in places.homes() {
-                home.remove_aside().await?;
-            }
+            few_at_once(places.homes().iter().map(Home::remove_aside)).await?;
             for shard in changed.iter().filter(|shard| **shard < to.shard_count()) {
                 let place = aside(cluster, *shard, "next");
                 directory::claim(&place, &manifest.cluster, *shard, false)?;
@@ -216,9 +218,7 @@ impl Move {
             self.manifest.store(&cluster)?;
         }
         let count = self.places.to.shard_count();
-        for shard in &self.changed {
-            self.places.exchange(*shard).await?;
-        }
+        few_at_once(self.changed.iter().map(|shard| self.places.exchange(*shard))).await?;
         let manifest = &mut self.manifest;
         manifest.known.retain(|shard| *shard < count);
         manifest.known.extend(self.changed.iter().filter(|shard| **shard < count));
@@ -228,10 +228,9 @@ impl Move {
         manifest.moving_to = None;
         manifest.copied = false;
         manifest.store(&cluster)?;
-        for home in self.places.homes() {
-            if let Err(error) = home.remove_aside().await {
-                tracing::warn!(%error, "the old journals of what was moved are left; the next move removes them");
-            }
+        let homes = self.places.homes();
+        if let Err(error) = few_at_once(homes.iter().map(Home::remove_aside)).await {
+            tracing::warn!(%error, "the old journals of what was moved are left; the next move removes them");
         }
         self.moved.threads = self.copied.len();
         Ok(self.moved)
@@ -240,18 +239,19 @@ impl Move {
     /// Copies all that the new journals do not have yet, and puts them aside where they will be.
     async fn copy_all(&mut self) -> Result<(), RebalanceError> {
         let cluster = self.places.cluster.clone();
-        for shard in self.sources() {
-            let Some(home) = self.places.before(shard) else { continue };
-            let place = home.fetch(shard, &cluster).await?;
+        let sources: Vec<_> =
+            self.sources().into_iter().filter_map(|shard| Some((shard, self.places.before(shard)?))).collect();
+        let fetched = sources.iter().map(async |(shard, home)| Ok((*shard, home.fetch(*shard, &cluster).await?)));
+        for (shard, place) in few_at_once(fetched).await? {
             directory::claim(&place, &self.manifest.cluster, shard, true)?;
             self.copy(Open::when_left(shard, &place).await?, true).await?;
         }
-        for (shard, writer) in std::mem::take(&mut self.writers) {
+        let writers = std::mem::take(&mut self.writers);
+        let homes: Vec<_> = writers.keys().filter_map(|shard| Some((*shard, self.places.after(*shard)?))).collect();
+        for writer in writers.into_values() {
             writer.finish().await?;
-            if let Some(home) = self.places.after(shard) {
-                home.put(shard, &cluster).await?;
-            }
         }
+        few_at_once(homes.iter().map(|(shard, home)| home.put(*shard, &cluster))).await?;
         Ok(())
     }
 
@@ -278,6 +278,13 @@ impl Move {
         }
         source.close().await
     }
+}
+
+/// Does several things on machines at once, where each waits for a connection most of the time.
+async fn few_at_once<T, F: Future<Output = Result<T, RebalanceError>>>(
+    all: impl Iterator<Item = F>,
+) -> Result<Vec<T>, RebalanceError> {
+    futures::stream::iter(all).buffered(CONNECTIONS).try_collect().await
 }
 
 /// Sees to it that nobody else moves the threads, for as long as the file is held.
