@@ -42,7 +42,10 @@ pub(crate) async fn run(
         let mut pause = Duration::ZERO;
         loop {
             match first(plan, cell, board, turn).await {
-                Err(error) if !is_first => failing(board, cell, &error, &mut pause).await,
+                Err(error) if !is_first => {
+                    remote::forget();
+                    failing(board, cell, &error, &mut pause).await;
+                }
                 started => return started,
             }
         }
@@ -108,7 +111,6 @@ async fn first(plan: &Plan, cell: usize, board: &Board, turn: &Mutex<()>) -> any
 /// Says that the cell cannot be started, and waits before this is tried again.
 async fn failing(board: &Board, cell: usize, error: &anyhow::Error, pause: &mut Duration) {
     eprintln!("slackwater: cell {cell} cannot be started: {error:#}");
-    remote::forget();
     *pause = (*pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
     board.set(cell, |state| {
         state.phase = Phase::Failing;
