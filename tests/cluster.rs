@@ -15,6 +15,8 @@ mod demo;
 mod hosts;
 #[path = "support/kills.rs"]
 mod kills;
+#[path = "cluster/moves.rs"]
+mod moves;
 #[path = "support/peers.rs"]
 mod peers;
 #[path = "cluster/providers.rs"]

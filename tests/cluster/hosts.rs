@@ -1,13 +1,18 @@
 //! Machines that are reached by SSH: network namespaces with an SSH server each stand in for them.
 //!
-//! In: two namespaces on a bridge. Out: a cell on each; one of them is cut off for some seconds and comes back. Always: what was
-//! acknowledged is there once; who is at the other machine notices nothing. Needs root, `ip` and `sshd`, and says so when it has not.
+//! In: two namespaces on a bridge. Out: a cell on each; one of them is cut off for some seconds and comes back; then threads are moved
+//! between the machines. Always: what was acknowledged is there once; who is at the other machine notices nothing of a cut. Needs root,
+//! `ip` and `sshd`, and says so when it has not.
 
 use super::kills::client::Client;
 use super::kills::records;
+use super::moves::cluster;
 use super::{launch, within};
 use crate::kills::server_process::Settings;
+use slackwater::host::directory::{Manifest, shard_directory};
+use slackwater::host::layout::machine_of;
 use slackwater::placement::{Placement, VIRTUAL_SHARDS};
+use slackwater_core::history::Item;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -192,6 +197,18 @@ async fn cells_on_two_machines_and_one_is_cut_off() {
         gateways[0].idle(name).await;
     }
     eprintln!("cut off for {} s; all again {} ms after it was healed", CUT.as_secs(), healed.elapsed().as_millis());
+    // Twice as many shards of the cluster that runs: one of them goes to the other machine, and all are divided.
+    let directory = settings.directory.clone();
+    let (code, words) =
+        tokio::task::block_in_place(|| cluster(&directory, &["rebalance", "--cells", "2", "--shards", "2"]));
+    assert!(code == 0 && words.contains("The cluster has 2 cells of 2 shards now"), "{words}\n{}", settings.log());
+    let log = std::fs::read_to_string(directory.join("cluster.log")).unwrap();
+    log.lines().filter(|line| line.starts_with("slackwater: ")).for_each(|line| eprintln!("{line}"));
+    eprintln!("{}", words.lines().last().unwrap());
+    for name in &names {
+        gateways[1].post(name, "moved", "hello").await;
+        gateways[0].idle(name).await;
+    }
     assert!(server.terminate().0.success(), "{}", settings.log());
     within("the locations have ended", async || {
         let left = Command::new("ip").args(["netns", "pids", &format!("sw{}-3", machines.id)]).output().unwrap();
@@ -200,20 +217,30 @@ async fn cells_on_two_machines_and_one_is_cut_off() {
     })
     .await;
 
-    for (shard, host) in ["one", "two"].iter().enumerate() {
-        let directory = slackwater::host::directory::shard_directory(&place.path().join(host), shard as u32);
-        let threads = records::read(&directory).await;
-        let mine: Vec<_> = names.iter().filter(|name| cell_of(name) == shard as u32).collect();
-        assert_eq!(threads.len(), mine.len(), "each machine has the threads of its cell");
-        for name in mine {
-            let folded = &threads[&slackwater::gateway::name::address(name).unwrap().thread];
-            let asked = if shard == 0 { asked + 2 } else { 2 };
-            let users = folded
-                .items()
-                .iter()
-                .filter(|item| matches!(***item, slackwater_core::history::Item::User { .. }))
-                .count();
-            assert_eq!(users, asked, "{name}: all that was acknowledged, once");
-        }
+    // And one cell on both machines, of the cluster that does not run.
+    let (code, words) = cluster(&directory, &["rebalance", "--cells", "1", "--shards", "2"]);
+    assert!(code == 0 && words.contains("The cluster has 1 cell of 2 shards now"), "{words}");
+    let manifest = Manifest::load(&directory).unwrap().unwrap();
+    let mut found = std::collections::BTreeMap::new();
+    for shard in 0..2 {
+        let host = place.path().join(["one", "two"][machine_of(&manifest.placement, shard, 2)]);
+        let threads = records::read(&shard_directory(&host, shard)).await;
+        assert!(
+            threads.keys().all(|thread| manifest.placement.shard_of(*thread) == shard),
+            "all are where they belong"
+        );
+        found.extend(threads);
+    }
+    assert_eq!(found.len(), names.len());
+    for name in &names {
+        let folded = &found[&slackwater::gateway::name::address(name).unwrap().thread];
+        let asked = if cell_of(name) == 0 { asked + 3 } else { 3 };
+        let is_user = |item: &&std::sync::Arc<Item>| matches!(***item, Item::User { .. });
+        assert_eq!(folded.items().iter().filter(is_user).count(), asked, "{name}: all that was acknowledged, once");
+    }
+    for (at, shards) in [("one", 1), ("two", 1), ("data", 0)] {
+        let names = std::fs::read_dir(place.path().join(at)).unwrap().map(|entry| entry.unwrap().file_name());
+        let left = names.filter(|name| name.to_string_lossy().starts_with("shard-")).collect::<Vec<_>>();
+        assert_eq!(left.len(), shards, "{at}: nothing is left over: {left:?}");
     }
 }

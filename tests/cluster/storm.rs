@@ -28,7 +28,7 @@ const SHARDS: u32 = 2;
 const CALM_MS_MAX: u64 = 1_200;
 const PAUSE_MS_MAX: u64 = 4_000;
 
-const SCRIPT: &str = r#"
+pub(crate) const SCRIPT: &str = r#"
 [[rule]]
 when = { message_contains = "look" }
 say = "I look."
@@ -43,7 +43,7 @@ say = "You said: {message}"
 "#;
 
 /// Chances that follow from a seed.
-struct Chances(u64);
+pub(crate) struct Chances(pub(crate) u64);
 
 impl Chances {
     fn below(&mut self, end: u64) -> u64 {
@@ -54,12 +54,12 @@ impl Chances {
 }
 
 #[derive(Default)]
-struct Told {
+pub(crate) struct Told {
     /// The number under which each message was acknowledged, by thread and id.
-    acknowledged: Mutex<BTreeMap<(String, String), u64>>,
+    pub(crate) acknowledged: Mutex<BTreeMap<(String, String), u64>>,
     /// How often somebody of a quiet cell was not answered as he should be.
     errors: AtomicUsize,
-    over: AtomicBool,
+    pub(crate) over: AtomicBool,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -209,7 +209,7 @@ async fn watch_quiet(client: Client, name: String, told: Arc<Told>) {
 }
 
 /// Somebody who writes until the storm is over, through either gateway, and sends each message until it is acknowledged.
-async fn talk(gateways: [Client; 2], name: String, mut chances: Chances, told: Arc<Told>) {
+pub(crate) async fn talk(gateways: [Client; 2], name: String, mut chances: Chances, told: Arc<Told>) {
     let mut count = 0;
     let mut over_seen = 0;
     loop {
@@ -228,7 +228,7 @@ async fn talk(gateways: [Client; 2], name: String, mut chances: Chances, told: A
 }
 
 /// Nothing acknowledged is lost, under the number that was acknowledged; nothing is there twice; the thread has come to rest.
-fn check(name: &str, folded: &Folded, acknowledged: &BTreeMap<(String, String), u64>) -> usize {
+pub(crate) fn check(name: &str, folded: &Folded, acknowledged: &BTreeMap<(String, String), u64>) -> usize {
     let mut there = BTreeMap::new();
     for item in folded.items() {
         if let Item::User { number, content } = &*item {

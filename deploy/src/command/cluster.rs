@@ -9,6 +9,7 @@ mod hosts;
 mod look;
 mod prepare;
 mod rebalance;
+mod tell;
 mod up;
 
 use super::Failure;
@@ -64,15 +65,19 @@ Instead of an address, a host can say where it is made with Terraform; deploy/do
     Down(Place),
     /// End one shard in order; its cell is started anew, and the others go on
     Restart(Restart),
-    /// Move threads to another number of cells and shards; ends the cluster before, if it runs
+    /// Move threads to another number of cells and shards, while the cluster runs or not
     #[command(after_help = "\
 Examples:
   slackwater cluster rebalance --cells 2 --shards 4
-  slackwater cluster up                        starts it again with what the directory says
+  slackwater cluster rebalance --shards 1      fewer of them works too
 
-Each thread stays in its virtual shard; virtual shards move between shards, as few as can be. The shards that change are
-written anew beside the old ones, so this needs as much room again; the old ones are removed when the new ones are on stable
-storage and in their place. Broken off at any moment, the same command goes on with it.")]
+Each thread stays in its virtual shard; virtual shards move between shards, as few as can be. Of a cluster that runs, the
+cells end meanwhile and are started again by themselves; clients try again, as they do in a restart. A cell that stays keeps
+its address. Numbers of cells and shards in a cluster file have to be corrected by hand.
+
+The shards that change are written anew beside the old ones, those of other machines on this one, so this needs as much room
+again; the old ones are removed when the new ones are on stable storage and in their place. Broken off at any moment, the same
+command goes on with it.")]
     Rebalance(Rebalance),
 }
 

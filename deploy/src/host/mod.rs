@@ -7,6 +7,8 @@ pub mod directory;
 #[cfg(stageleft_runtime)]
 pub mod embedded;
 #[cfg(stageleft_runtime)]
+pub mod layout;
+#[cfg(stageleft_runtime)]
 pub mod memory;
 #[cfg(stageleft_runtime)]
 pub mod plan;

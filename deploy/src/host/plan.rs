@@ -4,6 +4,7 @@
 //! no secrets in them.
 
 use super::directory::{self, DirectoryError, Manifest};
+use super::rebalance::Moved;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -109,6 +110,24 @@ pub struct State {
     pub supervisor: u32,
     /// What each cell does.
     pub cells: Vec<CellState>,
+    /// How often its threads were moved since it was started, or should have been.
+    #[serde(default)]
+    pub moves: u64,
+    /// What came of the last time.
+    #[serde(default)]
+    pub last_move: Option<LastMove>,
+}
+
+/// What came of moving the threads of a cluster that runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastMove {
+    /// What was moved.
+    pub moved: Moved,
+    /// From the end of the cells until all were ready again, in milliseconds. Nothing as long as they are not, or if none was
+    /// ended.
+    pub pause_ms: Option<u64>,
+    /// Why nothing was moved.
+    pub error: Option<String>,
 }
 
 /// What a supervisor says of a cell.
@@ -139,6 +158,8 @@ pub enum Phase {
     Ready,
     /// It cannot be started, and this is tried again.
     Failing,
+    /// It has stopped while threads are moved between the shards, and is started again afterwards.
+    Moving,
     /// It has stopped.
     Stopped,
 }

@@ -1,26 +1,31 @@
-//! Rebalance: moves threads between the shards of a stopped cluster.
+//! Rebalance: moves threads between the shards of a cluster, while none of them runs.
 //!
-//! In: a cluster's directory and where its threads should be. Out: the same threads there. Always: a crash at any moment loses
-//! nothing, and the same call goes on where it was: new journals are written aside and become durable, then the manifest says so,
-//! then they take the place of the old ones, then the table changes, and only then the old ones are removed.
+//! In: a cluster's directory, its machines, and where its threads should be. Out: the same threads there. Always: a crash at any
+//! moment loses nothing, and the same call goes on where it was: new journals are written aside and become durable, then the manifest
+//! says so, then they take the place of the old ones, then the table changes, and only then the old ones are removed.
+
+mod home;
+mod journals;
+mod places;
 
 use super::directory::{self, DirectoryError, Manifest, shard_directory};
-use crate::journal::{FileDisk, Journal, JournalError, JournalHandle, Options};
+use super::plan::Machine;
+use crate::journal::{JournalError, backup};
 use crate::placement::Placement;
-use crate::port::{FromAdapter, ToAdapter};
-use futures::StreamExt as _;
-use slackwater_core::id::{CallId, ThreadId, Ticket};
-use slackwater_core::port::{FromJournal, Query, Reply, Rest, ToJournal};
-use slackwater_core::record::{Arrival, Committed};
+use futures::{StreamExt as _, TryStreamExt as _};
+use home::{Home, aside};
+use journals::{Open, Writer};
+use places::Places;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use slackwater_core::id::ThreadId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
-/// How many threads are asked for at once.
-const PAGE_LENGTH: usize = 500;
-
-/// How many records are made durable at once.
-const GROUP_RECORDS: usize = 4_096;
+/// How many connections are made at once: an SSH server refuses when there are too many.
+const CONNECTIONS: usize = 4;
 
 /// Why threads cannot be moved.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +62,20 @@ pub enum RebalanceError {
         /// How many shards each has.
         shards: u32,
     },
+    /// Another process moves the threads.
+    #[error("another process is moving the threads of {cluster} already; wait until it has ended")]
+    Busy {
+        /// The cluster's directory.
+        cluster: String,
+    },
+    /// A machine does not do what it should.
+    #[error("host {machine}: {what}")]
+    Machine {
+        /// Which machine.
+        machine: String,
+        /// What it says.
+        what: String,
+    },
     /// The shard says something that it should not: a fault of ours.
     #[error("shard {shard}: the journal answered out of turn; this is a fault in slackwater, and nothing was lost")]
     OutOfTurn {
@@ -66,7 +85,7 @@ pub enum RebalanceError {
 }
 
 /// What was moved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     /// Virtual shards that have another process now.
     pub virtual_shards: usize,
@@ -76,246 +95,204 @@ pub struct Moved {
     pub records: usize,
 }
 
-/// Moves the threads of a cluster that does not run, or goes on with a move that was broken off.
+/// Writes down where the threads of a cluster should be. Nothing has moved yet.
+///
+/// # Errors
+/// When they are on their way to another place already, or it cannot be written.
+pub fn intend(cluster: &Path, mut manifest: Manifest, to: Placement) -> Result<(), RebalanceError> {
+    match &manifest.moving_to {
+        Some(goal) if *goal == to => Ok(()),
+        Some(other) => Err(RebalanceError::Other { cells: other.cells, shards: other.shards }),
+        None => {
+            manifest.moving_to = Some(to);
+            manifest.copied = false;
+            Ok(manifest.store(cluster)?)
+        }
+    }
+}
+
+/// Leaves the threads where they are, if they still can be: until all that moves is at its new place. Says whether.
+///
+/// # Errors
+/// When the manifest cannot be read or written.
+pub fn give_up(cluster: &Path) -> Result<bool, RebalanceError> {
+    match Manifest::load(cluster)? {
+        Some(manifest) if manifest.copied => Ok(false),
+        Some(mut manifest) if manifest.moving_to.is_some() => {
+            manifest.moving_to = None;
+            manifest.store(cluster)?;
+            if let Err(error) = home::remove_aside(cluster) {
+                tracing::warn!(%error, "what was copied is left; the next move removes it");
+            }
+            Ok(true)
+        }
+        _ => Ok(true),
+    }
+}
+
+/// Moves the threads of a cluster, none of whose locations runs, to where [`intend`] has said, or goes on with a move that was
+/// broken off. No machines are this one alone.
 ///
 /// # Errors
 /// When the cluster's state cannot be read or written. What was there is there.
-pub async fn rebalance(cluster: &Path, mut manifest: Manifest, to: Placement) -> Result<Moved, RebalanceError> {
-    if let Some(other) = manifest.moving_to.as_ref().filter(|other| **other != to) {
-        return Err(RebalanceError::Other { cells: other.cells, shards: other.shards });
+pub async fn rebalance(cluster: &Path, machines: &[Machine]) -> Result<Moved, RebalanceError> {
+    match Move::begin(cluster, machines).await? {
+        Some(on_its_way) => on_its_way.finish().await,
+        None => Ok(Moved::default()),
     }
-    let from = manifest.placement.clone();
-    let changed = changed(&from, &to);
-    let virtual_shards = from.table.iter().zip(&to.table).filter(|(old, new)| old != new).count();
-    let mut moved = Moved { virtual_shards, ..Moved::default() };
-    if manifest.moving_to.is_none() {
-        // What the last move had no time to remove.
-        changed.iter().try_for_each(|shard| remove(&aside(cluster, *shard, "old")))?;
-        manifest.moving_to = Some(to.clone());
-        manifest.copied = false;
-        manifest.store(cluster)?;
-    }
-    if !manifest.copied {
-        copy(cluster, &manifest, &to, &changed, &mut moved).await?;
-        manifest.copied = true;
-        manifest.store(cluster)?;
-    }
-    for shard in &changed {
-        exchange(cluster, *shard, *shard < to.shard_count())?;
-    }
-    manifest.known.retain(|shard| *shard < to.shard_count());
-    manifest.known.extend(changed.iter().filter(|shard| **shard < to.shard_count()));
-    manifest.known.sort_unstable();
-    manifest.known.dedup();
-    manifest.placement = to;
-    manifest.moving_to = None;
-    manifest.copied = false;
-    manifest.store(cluster)?;
-    for shard in changed {
-        remove(&aside(cluster, shard, "old"))?;
-    }
-    Ok(moved)
 }
 
-/// The shards that have other virtual shards afterwards.
-fn changed(from: &Placement, to: &Placement) -> BTreeSet<u32> {
-    let differ = from.table.iter().zip(&to.table).filter(|(old, new)| old != new);
-    let mut changed: BTreeSet<u32> = differ.flat_map(|(old, new)| [*old, *new]).collect();
-    // A shard that is new or gone is so even if it has no virtual shard.
-    let (few, many) = (from.shard_count().min(to.shard_count()), from.shard_count().max(to.shard_count()));
-    changed.extend(few..many);
-    changed
+/// A move on its way.
+pub struct Move {
+    places: Places,
+    manifest: Manifest,
+    changed: BTreeSet<u32>,
+    moved: Moved,
+    /// The new journals. None, if all is copied.
+    writers: BTreeMap<u32, Writer>,
+    /// The last record that was copied of each thread.
+    copied: BTreeMap<ThreadId, u64>,
+    /// Nobody else moves them meanwhile.
+    _alone: File,
 }
 
-/// Writes the journals of the changed shards aside, from those that there are.
-async fn copy(
-    cluster: &Path,
-    manifest: &Manifest,
-    to: &Placement,
-    changed: &BTreeSet<u32>,
-    moved: &mut Moved,
-) -> Result<(), RebalanceError> {
-    let mut writers = BTreeMap::new();
-    for shard in changed.iter().filter(|shard| **shard < to.shard_count()) {
-        let place = aside(cluster, *shard, "next");
-        // What an attempt that was broken off has left is not whole.
-        remove(&place)?;
-        directory::claim(&place, &manifest.cluster, *shard, false)?;
-        writers.insert(*shard, Writer::new(Open::new(*shard, &place)?));
-    }
-    for shard in changed.iter().filter(|shard| manifest.known.contains(shard)) {
-        manifest.check(cluster, *shard)?;
-        let mut source = Open::new(*shard, &shard_directory(cluster, *shard))?;
-        let mut after = None;
-        loop {
-            let page = source.threads(after).await?;
-            let Some(last) = page.last() else { break };
-            after = Some(*last);
-            for thread in page {
-                let records = source.records(thread).await?;
-                moved.threads += 1;
-                moved.records += records.len();
-                let rest = source.rest(thread, &records);
-                let writer = writers.get_mut(&to.shard_of(thread));
-                writer.ok_or(RebalanceError::OutOfTurn { shard: *shard })?.write(records, rest).await?;
+impl Move {
+    /// Begins with what [`intend`] has said, or with what is left of it; nothing if there is nothing to move.
+    ///
+    /// # Errors
+    /// When the cluster's state cannot be read, the new journals cannot be made, or somebody else is at it.
+    pub async fn begin(cluster: &Path, machines: &[Machine]) -> Result<Option<Self>, RebalanceError> {
+        let alone = alone(cluster)?;
+        let Some(manifest) = Manifest::load(cluster)? else { return Ok(None) };
+        let Some(to) = manifest.moving_to.clone() else { return Ok(None) };
+        let places = Places::new(cluster, machines, &manifest.placement, &to);
+        let changed = places.changed();
+        let mut writers = BTreeMap::new();
+        if !manifest.copied {
+            // What the last move had no time to remove, and what an attempt that was broken off has left.
+            few_at_once(places.homes().iter().map(Home::remove_aside)).await?;
+            for shard in changed.iter().filter(|shard| **shard < to.shard_count()) {
+                let place = aside(cluster, *shard, "next");
+                directory::claim(&place, &manifest.cluster, *shard, false)?;
+                writers.insert(*shard, Writer::new(Open::new(*shard, &place)?));
             }
         }
-        source.close().await?;
-    }
-    for writer in writers.into_values() {
-        writer.finish().await?;
-    }
-    Ok(())
-}
-
-/// Puts the new journal of a shard in place of the old one; a shard that does not stay has no new one.
-fn exchange(cluster: &Path, shard: u32, stays: bool) -> Result<(), DirectoryError> {
-    let (place, next) = (shard_directory(cluster, shard), aside(cluster, shard, "next"));
-    // Where there is no new one any more, it is in its place already.
-    if place.is_dir() && (!stays || next.is_dir()) {
-        rename(&place, &aside(cluster, shard, "old"))?;
-    }
-    if next.is_dir() { rename(&next, &place) } else { Ok(()) }
-}
-
-fn aside(cluster: &Path, shard: u32, what: &str) -> PathBuf {
-    cluster.join(format!("shard-{shard}.{what}"))
-}
-
-fn rename(from: &Path, to: &Path) -> Result<(), DirectoryError> {
-    let renamed = std::fs::rename(from, to).and_then(|()| match to.parent() {
-        Some(parent) => std::fs::File::open(parent)?.sync_all(),
-        None => Ok(()),
-    });
-    renamed.map_err(|source| DirectoryError::Io { path: from.to_owned(), source })
-}
-
-fn remove(path: &Path) -> Result<(), DirectoryError> {
-    match std::fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(DirectoryError::Io { path: path.to_owned(), source: error })
-        }
-        _ => Ok(()),
-    }
-}
-
-/// A shard's journal that is open here.
-struct Open {
-    shard: u32,
-    from: FromAdapter<FromJournal>,
-    to: ToAdapter<ToJournal>,
-    handle: JournalHandle,
-    /// The threads that have something in flight, and the timers of those that rest: what the next start is told.
-    awake: BTreeSet<ThreadId>,
-    timers: BTreeMap<ThreadId, Vec<(CallId, u64)>>,
-}
-
-impl Open {
-    fn new(shard: u32, place: &Path) -> Result<Self, RebalanceError> {
-        let failed = |error: JournalError| RebalanceError::Journal { shard, source: Arc::new(error) };
-        let journal = FileDisk::open(place).and_then(|disk| Journal::open(disk, Options::default())).map_err(failed)?;
-        let (from, to, handle) = journal.start().map_err(failed)?;
-        Ok(Self { shard, from, to, handle, awake: BTreeSet::new(), timers: BTreeMap::new() })
+        let virtual_shards = manifest.placement.table.iter().zip(&to.table).filter(|(old, new)| old != new).count();
+        let moved = Moved { virtual_shards, ..Moved::default() };
+        Ok(Some(Self { places, manifest, changed, moved, writers, copied: BTreeMap::new(), _alone: alone }))
     }
 
-    /// The next answer. What the start is told comes before all answers.
-    async fn next(&mut self) -> Result<FromJournal, RebalanceError> {
-        let failed = self.handle.failed();
-        tokio::pin!(failed);
-        loop {
-            let told = tokio::select! {
-                told = self.from.next() => told,
-                source = &mut failed => return Err(RebalanceError::Journal { shard: self.shard, source }),
-            };
-            match told.ok_or(RebalanceError::OutOfTurn { shard: self.shard })? {
-                FromJournal::Wake { thread, .. } => _ = self.awake.insert(thread),
-                FromJournal::Resting(rest) => _ = self.timers.insert(rest.thread, rest.timers),
-                told => return Ok(told),
+    /// Copies what there is by now, while the shards run, so that less is left for when they do not. Of shards on other machines
+    /// nothing.
+    ///
+    /// # Errors
+    /// When a shard's state cannot be read, or a new journal not be written.
+    pub async fn ahead(&mut self) -> Result<(), RebalanceError> {
+        for shard in self.sources() {
+            let Some(Home::Here(cluster)) = self.places.before(shard) else { continue };
+            self.manifest.check(&cluster, shard)?;
+            let (from, to) = (shard_directory(&cluster, shard), aside(&cluster, shard, "from"));
+            let made = tokio::task::spawn_blocking({
+                let to = to.clone();
+                move || backup(&from, &to)
+            });
+            match made.await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Err(RebalanceError::Journal { shard, source: Arc::new(error) }),
+                Err(_) => return Err(RebalanceError::OutOfTurn { shard }),
             }
+            self.copy(Open::new(shard, &to)?, false).await?;
         }
-    }
-
-    /// A page of its threads.
-    async fn threads(&mut self, after: Option<ThreadId>) -> Result<Vec<ThreadId>, RebalanceError> {
-        let ticket = Ticket { gateway: 0, request: 0 };
-        let query = Query::Threads { shard: self.shard, after, limit: PAGE_LENGTH };
-        self.to.put(ToJournal::Query(ticket, query));
-        match self.next().await? {
-            FromJournal::Reply(_, Reply::Threads(page)) => {
-                Ok(page.into_iter().map(|standing| standing.thread).collect())
-            }
-            _ => Err(RebalanceError::OutOfTurn { shard: self.shard }),
-        }
-    }
-
-    async fn records(&mut self, thread: ThreadId) -> Result<Vec<Committed>, RebalanceError> {
-        self.to.put(ToJournal::Recall { thread, before: u64::MAX });
-        match self.next().await? {
-            FromJournal::Recalled { records, .. } => {
-                records.map_err(|what| RebalanceError::Damaged { shard: self.shard, thread, what })
-            }
-            _ => Err(RebalanceError::OutOfTurn { shard: self.shard }),
-        }
-    }
-
-    /// What the next start should know of a thread that rests.
-    fn rest(&self, thread: ThreadId, records: &[Committed]) -> Option<Rest> {
-        let through = records.last().filter(|_| !self.awake.contains(&thread))?.number;
-        Some(Rest { thread, through, timers: self.timers.get(&thread).cloned().unwrap_or_default() })
-    }
-
-    async fn close(self) -> Result<(), RebalanceError> {
-        let shard = self.shard;
-        self.handle.close().await.map_err(|source| RebalanceError::Journal { shard, source })
-    }
-}
-
-/// A journal that is being written.
-struct Writer {
-    journal: Open,
-    arrivals: Vec<Arrival>,
-    numbers: Vec<u64>,
-    rests: Vec<Rest>,
-}
-
-impl Writer {
-    fn new(journal: Open) -> Self {
-        Self { journal, arrivals: Vec::new(), numbers: Vec::new(), rests: Vec::new() }
-    }
-
-    async fn write(&mut self, records: Vec<Committed>, rest: Option<Rest>) -> Result<(), RebalanceError> {
-        self.numbers.extend(records.iter().map(|record| record.number));
-        self.arrivals.extend(records.into_iter().map(|record| record.arrival));
-        self.rests.extend(rest);
-        if self.arrivals.len() >= GROUP_RECORDS { self.flush().await } else { Ok(()) }
-    }
-
-    /// Makes durable what was written, each record under the number that it had.
-    async fn flush(&mut self) -> Result<(), RebalanceError> {
-        let shard = self.journal.shard;
-        let numbers = std::mem::take(&mut self.numbers);
-        self.journal.to.put(ToJournal::Append(std::mem::take(&mut self.arrivals)));
-        let mut written = 0;
-        while written < numbers.len() {
-            match self.journal.next().await? {
-                FromJournal::Committed(records) => {
-                    for record in records {
-                        if numbers.get(written) != Some(&record.number) {
-                            return Err(RebalanceError::OutOfTurn { shard });
-                        }
-                        written += 1;
-                    }
-                }
-                _ => return Err(RebalanceError::OutOfTurn { shard }),
-            }
-        }
-        self.rests.drain(..).for_each(|rest| self.journal.to.put(ToJournal::Rest(rest)));
         Ok(())
     }
 
-    async fn finish(mut self) -> Result<(), RebalanceError> {
-        self.flush().await?;
-        self.journal.close().await
+    /// Moves what is left to be moved. No location of the cluster runs.
+    ///
+    /// # Errors
+    /// When the cluster's state cannot be read or written. What was there is there.
+    pub async fn finish(mut self) -> Result<Moved, RebalanceError> {
+        let cluster = self.places.cluster.clone();
+        if !self.manifest.copied {
+            self.copy_all().await?;
+            self.manifest.copied = true;
+            self.manifest.store(&cluster)?;
+        }
+        let count = self.places.to.shard_count();
+        few_at_once(self.changed.iter().map(|shard| self.places.exchange(*shard))).await?;
+        let manifest = &mut self.manifest;
+        manifest.known.retain(|shard| *shard < count);
+        manifest.known.extend(self.changed.iter().filter(|shard| **shard < count));
+        manifest.known.sort_unstable();
+        manifest.known.dedup();
+        manifest.placement = self.places.to.clone();
+        manifest.moving_to = None;
+        manifest.copied = false;
+        manifest.store(&cluster)?;
+        let homes = self.places.homes();
+        if let Err(error) = few_at_once(homes.iter().map(Home::remove_aside)).await {
+            tracing::warn!(%error, "the old journals of what was moved are left; the next move removes them");
+        }
+        self.moved.threads = self.copied.len();
+        Ok(self.moved)
+    }
+
+    /// Copies all that the new journals do not have yet, and puts them aside where they will be.
+    async fn copy_all(&mut self) -> Result<(), RebalanceError> {
+        let cluster = self.places.cluster.clone();
+        let sources: Vec<_> =
+            self.sources().into_iter().filter_map(|shard| Some((shard, self.places.before(shard)?))).collect();
+        let fetched = sources.iter().map(async |(shard, home)| Ok((*shard, home.fetch(*shard, &cluster).await?)));
+        for (shard, place) in few_at_once(fetched).await? {
+            directory::claim(&place, &self.manifest.cluster, shard, true)?;
+            self.copy(Open::when_left(shard, &place).await?, true).await?;
+        }
+        let writers = std::mem::take(&mut self.writers);
+        let homes: Vec<_> = writers.keys().filter_map(|shard| Some((*shard, self.places.after(*shard)?))).collect();
+        for writer in writers.into_values() {
+            writer.finish().await?;
+        }
+        few_at_once(homes.iter().map(|(shard, home)| home.put(*shard, &cluster))).await?;
+        Ok(())
+    }
+
+    /// The shards that have something to be copied.
+    fn sources(&self) -> Vec<u32> {
+        self.changed.iter().copied().filter(|shard| self.manifest.known.contains(shard)).collect()
+    }
+
+    /// Copies what the new journals do not have yet; at last also what the next start is told of each thread.
+    async fn copy(&mut self, mut source: Open, is_last: bool) -> Result<(), RebalanceError> {
+        for (thread, through) in source.threads().await? {
+            let copied = self.copied.insert(thread, through).unwrap_or(0);
+            let mut records = Vec::new();
+            if copied != through {
+                records = source.records(thread).await?;
+                records.retain(|record| record.number > copied);
+            }
+            self.moved.records += records.len();
+            let rest = if is_last { source.rest(thread, through) } else { None };
+            let Some(writer) = self.writers.get_mut(&self.places.to.shard_of(thread)) else {
+                return Err(RebalanceError::OutOfTurn { shard: source.shard });
+            };
+            writer.write(records, rest).await?;
+        }
+        source.close().await
+    }
+}
+
+/// Does several things on machines at once, where each waits for a connection most of the time.
+async fn few_at_once<T, F: Future<Output = Result<T, RebalanceError>>>(
+    all: impl Iterator<Item = F>,
+) -> Result<Vec<T>, RebalanceError> {
+    futures::stream::iter(all).buffered(CONNECTIONS).try_collect().await
+}
+
+/// Sees to it that nobody else moves the threads, for as long as the file is held.
+fn alone(cluster: &Path) -> Result<File, RebalanceError> {
+    let directory = File::open(cluster).map_err(|source| DirectoryError::Io { path: cluster.to_owned(), source })?;
+    match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(directory),
+        Err(_) => Err(RebalanceError::Busy { cluster: cluster.display().to_string() }),
     }
 }
 

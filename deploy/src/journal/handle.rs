@@ -4,8 +4,10 @@
 //! directory is free.
 
 use super::error::JournalError;
+use super::index::PARTS;
 use super::keeper::Asked;
 use super::shared::{Counters, Shared};
+use slackwater_core::id::{Number, ThreadId};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -88,6 +90,14 @@ impl JournalHandle {
     /// What the journal holds and has done.
     pub fn counters(&self) -> Counters {
         self.shared.counters()
+    }
+
+    /// The threads, each with the number of its last durable record, by id.
+    pub fn threads(&self) -> Vec<(ThreadId, Number)> {
+        let of_part = |part| self.shared.index.part_entries(part).into_iter();
+        let mut threads: Vec<_> = (0..PARTS).flat_map(of_part).map(|(thread, entry)| (thread, entry.last())).collect();
+        threads.sort_unstable();
+        threads
     }
 
     /// Writes the index down now, as it is otherwise done from time to time. Whether it was done: not while damage is known,

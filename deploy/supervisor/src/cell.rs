@@ -6,6 +6,7 @@
 use crate::Topology;
 use crate::board::Board;
 use crate::process::End;
+use crate::remote;
 use crate::wiring::{self, Life, Part};
 use slackwater::host::directory::Manifest;
 use slackwater::host::plan::{Phase, Plan, ProcessState};
@@ -28,7 +29,8 @@ const SHORT_LIFE: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Runs a cell until it is told to stop. `turn` is held by the one that compiles.
+/// Runs a cell until it is told to stop. `turn` is held by the one that compiles. If it is the cluster's first start, a cell that
+/// cannot be started is an error; later it is tried again, because the others have their work.
 pub(crate) async fn run(
     plan: &Plan,
     cell: usize,
@@ -36,23 +38,24 @@ pub(crate) async fn run(
     board: &Board,
     stop: &CancellationToken,
     turn: &Mutex<()>,
+    is_first: bool,
 ) -> anyhow::Result<()> {
     let first = async {
-        let _mine = turn.lock().await;
-        let known = Manifest::load(&plan.directory)?.map(|manifest| manifest.known).unwrap_or_default();
-        wiring::wire(plan, cell, topology, &known).await
+        let mut pause = Duration::ZERO;
+        loop {
+            match first(plan, cell, topology, board, turn).await {
+                Err(error) if !is_first => {
+                    remote::forget();
+                    failing(board, cell, &error, &mut pause).await;
+                }
+                started => return started,
+            }
+        }
     };
-    let mut life = tokio::select! {
-        life = first => life?,
+    let (mut life, parts) = tokio::select! {
+        started = first => started?,
         () = stop.cancelled() => return Ok(()),
     };
-    let parts = wiring::learn(&life)?;
-    show(board, cell, &life);
-    if let Err(error) = listens(plan.cells[cell].reached_at, &mut life).await {
-        wiring::end_all(&life.processes, Duration::ZERO).await;
-        return Err(error);
-    }
-    board.know(plan, wiring::shards(plan, cell))?;
     board.set(cell, |state| state.phase = Phase::Ready);
     eprintln!("slackwater: cell {cell} is ready");
 
@@ -90,10 +93,44 @@ pub(crate) async fn run(
     }
 }
 
+/// Starts the cell through hydro_deploy.
+async fn first(
+    plan: &Plan,
+    cell: usize,
+    topology: &Topology,
+    board: &Board,
+    turn: &Mutex<()>,
+) -> anyhow::Result<(Life, Vec<Part>)> {
+    let mut life = {
+        let _mine = turn.lock().await;
+        let known = Manifest::load(&plan.directory)?.map(|manifest| manifest.known).unwrap_or_default();
+        wiring::wire(plan, cell, topology, &known).await?
+    };
+    let parts = wiring::learn(&life)?;
+    show(board, cell, &life);
+    if let Err(error) = listens(plan.cells[cell].reached_at, &mut life).await {
+        wiring::end_all(&life.processes, Duration::ZERO).await;
+        return Err(error);
+    }
+    board.know(plan, wiring::shards(plan, cell))?;
+    Ok((life, parts))
+}
+
+/// Says that the cell cannot be started, and waits before this is tried again.
+async fn failing(board: &Board, cell: usize, error: &anyhow::Error, pause: &mut Duration) {
+    eprintln!("slackwater: cell {cell} cannot be started: {error:#}");
+    *pause = (*pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+    board.set(cell, |state| {
+        state.phase = Phase::Failing;
+        state.why = Some(format!("{error:#}"));
+    });
+    tokio::time::sleep(*pause).await;
+}
+
 /// Starts the cell anew, however often that takes.
 async fn again(plan: &Plan, cell: usize, board: &Board, parts: &[Part], mut pause: Duration) -> Life {
+    tokio::time::sleep(pause).await;
     loop {
-        tokio::time::sleep(pause).await;
         let started = async {
             let mut life = wiring::wire_again(parts).await?;
             show(board, cell, &life);
@@ -107,14 +144,7 @@ async fn again(plan: &Plan, cell: usize, board: &Board, parts: &[Part], mut paus
         };
         match started.await {
             Ok(life) => return life,
-            Err(error) => {
-                eprintln!("slackwater: cell {cell} cannot be started: {error:#}");
-                pause = (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
-                board.set(cell, |state| {
-                    state.phase = Phase::Failing;
-                    state.why = Some(format!("{error:#}"));
-                });
-            }
+            Err(error) => failing(board, cell, &error, &mut pause).await,
         }
     }
 }

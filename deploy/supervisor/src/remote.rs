@@ -5,11 +5,15 @@
 
 use crate::process::Launch;
 use anyhow::Context as _;
+use futures::future::try_join_all;
 use hydro_deploy::rust_crate::build::BuildOutput;
 use slackwater::host::directory;
 use slackwater::host::plan::{Machine, Ssh};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
@@ -17,6 +21,15 @@ use tokio::process::Command;
 pub(crate) fn place(machine: &Machine, binary: &BuildOutput) -> (PathBuf, Vec<PathBuf>) {
     let place = machine.directory.join("bin");
     (place.join(format!("location-{}", binary.unique_id())), vec![place.join("lib")])
+}
+
+/// What this process has put where: a machine, its directory, a program here and when it was changed last. To compare large files
+/// again takes longer than all else that a move needs.
+static SENT: Mutex<BTreeSet<(String, PathBuf, PathBuf, SystemTime)>> = Mutex::new(BTreeSet::new());
+
+/// Forgets what is on the other machines: a location could not be started, so perhaps it is not.
+pub(crate) fn forget() {
+    SENT.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
 /// Copies the program of a location and what it needs.
@@ -29,6 +42,12 @@ pub(crate) async fn copy(
     // The locations of a cell share libraries: the second one finds them there.
     static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let _mine = ONE_AT_A_TIME.lock().await;
+    let changed = std::fs::metadata(&binary.bin_path).and_then(|file| file.modified())?;
+    let sent =
+        (format!("{}:{:?}", ssh.destination, ssh.port), machine.directory.clone(), binary.bin_path.clone(), changed);
+    if SENT.lock().unwrap_or_else(PoisonError::into_inner).contains(&sent) {
+        return Ok(());
+    }
     let (program, there) = place(machine, binary);
     let mut files = vec![(binary.bin_path.clone(), program)];
     for library in needed(&binary.bin_path, libraries).await? {
@@ -38,20 +57,20 @@ pub(crate) async fn copy(
     for (here, there) in files {
         send(ssh, &here, &there).await.with_context(|| format!("cannot copy to {}", machine.name))?;
     }
+    SENT.lock().unwrap_or_else(PoisonError::into_inner).insert(sent);
     Ok(())
 }
 
 /// Copies what the locations are told: settings, cells and the key of the callbacks.
 pub(crate) async fn tell(ssh: &Ssh, here: &Path, machine: &Machine, cell: u32) -> anyhow::Result<()> {
     let there = &machine.directory;
-    for (from, to) in [
+    let files = [
         (directory::settings_file(here), directory::settings_file(there)),
         (directory::cell_file(here, cell), directory::cell_file(there, cell)),
         (here.join("capability.key"), there.join("capability.key")),
-    ] {
-        send(ssh, &from, &to).await.with_context(|| format!("cannot copy to {}", machine.name))?;
-    }
-    Ok(())
+    ];
+    let all = files.iter().map(|(from, to)| send(ssh, from, to));
+    try_join_all(all).await.with_context(|| format!("cannot copy to {}", machine.name)).map(|_| ())
 }
 
 /// The command that runs a location there.

@@ -99,11 +99,8 @@ pub(crate) async fn wire(plan: &Plan, cell: usize, topology: &Topology, known: &
         .with_cluster(&toolhosts, toolhost_members)
         .deploy(&mut deployment);
 
-    for machine in &plan.machines {
-        if let Some(ssh) = &machine.ssh {
-            remote::tell(ssh, &plan.directory, machine, cell as u32).await?;
-        }
-    }
+    let others = plan.machines.iter().filter_map(|machine| Some((machine, machine.ssh.as_ref()?)));
+    try_join_all(others.map(|(machine, ssh)| remote::tell(ssh, &plan.directory, machine, cell as u32))).await?;
     let started = async {
         deployment.deploy().await?;
         deployment.start().await

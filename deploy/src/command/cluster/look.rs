@@ -8,7 +8,7 @@ use super::super::signals::Signals;
 use crate::output;
 use rustix::process::{Pid, Signal, kill_process};
 use slackwater::host::directory::{Manifest, log_file, plan_file, read};
-use slackwater::host::plan::{Machine, Phase, Plan, State, running};
+use slackwater::host::plan::{LastMove, Machine, Phase, Plan, State, running};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,6 +34,7 @@ pub(super) async fn status(directory: PathBuf) -> Result<(), Failure> {
             Phase::Ready => "ready",
             Phase::Failing => "cannot be started, and this is tried again",
             Phase::Stopped => "has stopped",
+            Phase::Moving => "its threads are being moved",
         };
         let last = match (&cell.why, cell.restart_ms) {
             (Some(why), Some(restart_ms)) => format!(", last after {restart_ms} ms because {why}"),
@@ -48,6 +49,14 @@ pub(super) async fn status(directory: PathBuf) -> Result<(), Failure> {
     for machine in machines(&directory)?.iter().filter(|machine| machine.ssh.is_some()) {
         let from_outside = machine.public_address.iter().map(|address| format!("{address}, and to its neighbours "));
         output::line(format!("{} is {}{}", machine.name, from_outside.collect::<String>(), machine.address));
+    }
+    match state.last_move {
+        Some(LastMove { error: Some(why), .. }) => output::line(format!("its threads could not be moved: {why}")),
+        Some(LastMove { moved, pause_ms: Some(pause_ms), .. }) => output::line(format!(
+            "its threads were moved: {} virtual shards, {} threads written anew, ready again after {pause_ms} ms",
+            moved.virtual_shards, moved.threads
+        )),
+        _ => {}
     }
     Ok(())
 }
@@ -158,7 +167,7 @@ pub(super) fn nothing(directory: &Path) -> Failure {
     Failure::Failed(format!("there is no cluster in {}; name its directory with --directory", directory.display()))
 }
 
-fn signal(process: u32, signal: Signal) -> Result<(), Failure> {
+pub(super) fn signal(process: u32, signal: Signal) -> Result<(), Failure> {
     let id = Pid::from_raw(process as i32).ok_or_else(|| Failure::Failed("there is no process".to_owned()))?;
     kill_process(id, signal).map_err(|error| Failure::Failed(format!("process {process} cannot be told: {error}")))
 }

@@ -10,9 +10,10 @@ use crate::command::Failure;
 use crate::config::Loaded;
 use slackwater::capability::CapabilityKey;
 use slackwater::host::directory::{self, Manifest};
+use slackwater::host::layout;
 use slackwater::host::plan::{CellPlan, Machine, Plan, Ssh};
-use slackwater::placement::{Cell, Placement, VIRTUAL_SHARDS};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use slackwater::placement::{Placement, VIRTUAL_SHARDS};
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 
 /// How many shards and toolhosts a cell has when nobody says.
@@ -43,14 +44,17 @@ pub(super) async fn prepare(arguments: &Up, file: &ClusterFile, loaded: &Loaded)
         None => machines(file, &place)?,
     };
     let toolhosts = arguments.toolhosts.or(file.cluster.toolhosts).unwrap_or(TOOLHOSTS);
-    let cells = cells(&manifest.placement, &machines, listen, toolhosts, loaded)?;
+    let cells = layout::cells(&manifest.placement, &machines, listen, toolhosts).map_err(Failure::because)?;
+    if let Some(cell) = cells.iter().find(|cell| !cell.gateway.ip().is_loopback()) {
+        check_keys(loaded, &cell.gateway.ip().to_string())?;
+    }
     for machine in machines.iter().filter(|machine| machine.ssh.is_some()) {
         hosts::check(machine, &manifest, &shards_on(&cells, &machines, machine)).await?;
     }
     for shard in shards_on(&cells, &machines, &machines[0]).into_iter().filter(|_| file.hosts.is_empty()) {
         manifest.check(&place, shard).map_err(Failure::because)?;
     }
-    check_free(&cells, &machines)?;
+    layout::check_free(&cells, &machines).map_err(Failure::because)?;
 
     let failed = Failure::because;
     directory::make_directory(&place.join("run")).map_err(failed)?;
@@ -58,22 +62,12 @@ pub(super) async fn prepare(arguments: &Up, file: &ClusterFile, loaded: &Loaded)
     CapabilityKey::open(&place).map_err(Failure::because)?;
     let settings = loaded.to_toml(&place, &arguments.settings.tools);
     directory::replace(&directory::settings_file(&place), settings.as_bytes()).map_err(failed)?;
-    let gateways: Vec<String> = cells.iter().map(|cell| format!("http://{}", cell.gateway)).collect();
-    for (number, cell) in cells.iter().enumerate() {
-        let told = Cell {
-            cluster: manifest.cluster.clone(),
-            cell: number as u32,
-            placement: manifest.placement.clone(),
-            gateways: gateways.clone(),
-            listen: cell.gateway,
-            toolhosts: cell.toolhosts_on.len() as u32,
-        };
-        directory::store(&directory::cell_file(&place, number as u32), &told).map_err(failed)?;
-    }
+    // What it says is of a supervisor that is gone.
+    let _ = std::fs::remove_file(directory::state_file(&place));
     let release = arguments.release || file.cluster.release;
     let (pin, attached) = (arguments.pin || file.cluster.pin, !arguments.detach);
     let plan = Plan { format: directory::FORMAT, directory: place.clone(), machines, cells, release, pin, attached };
-    directory::store(&directory::plan_file(&place), &plan).map_err(failed)?;
+    layout::store(&plan, &manifest).map_err(failed)?;
     Ok(plan)
 }
 
@@ -182,55 +176,8 @@ fn check_keys(loaded: &Loaded, address: &str) -> Result<(), Failure> {
     )))
 }
 
-/// Which location is where. A cell is on one machine where there are cells for all machines, so that one machine's end is one
-/// cell's; otherwise the shards are spread.
-fn cells(
-    placement: &Placement,
-    machines: &[Machine],
-    listen: SocketAddr,
-    toolhosts: u32,
-    loaded: &Loaded,
-) -> Result<Vec<CellPlan>, Failure> {
-    let whole = placement.cells as usize >= machines.len();
-    let on = |cell: u32, shard: u32| match whole {
-        true => cell as usize % machines.len(),
-        false => (cell * placement.shards + shard) as usize % machines.len(),
-    };
-    let cell = |cell: u32| {
-        let gateway_on = on(cell, 0);
-        let ip: IpAddr = match machines[gateway_on].ssh {
-            Some(_) => machines[gateway_on].address.parse().map_err(Failure::because)?,
-            None => listen.ip(),
-        };
-        if !ip.is_loopback() {
-            check_keys(loaded, &ip.to_string())?;
-        }
-        let gateway = SocketAddr::new(ip, listen.port() + cell as u16);
-        let reached_at = match &machines[gateway_on].public_address {
-            Some(public) => SocketAddr::new(public.parse().map_err(Failure::because)?, gateway.port()),
-            None => gateway,
-        };
-        let shards_on = (0..placement.shards).map(|shard| on(cell, shard)).collect();
-        let toolhosts_on = (0..toolhosts).map(|number| on(cell, number)).collect();
-        Ok(CellPlan { gateway_on, shards_on, toolhosts_on, gateway, reached_at })
-    };
-    (0..placement.cells).map(cell).collect()
-}
-
 /// The shards on a machine, counted over all cells.
 fn shards_on(cells: &[CellPlan], machines: &[Machine], machine: &Machine) -> Vec<u32> {
     let all = cells.iter().flat_map(|cell| &cell.shards_on).enumerate();
     all.filter(|(_, on)| machines[**on].name == machine.name).map(|(shard, _)| shard as u32).collect()
-}
-
-fn check_free(cells: &[CellPlan], machines: &[Machine]) -> Result<(), Failure> {
-    for cell in cells.iter().filter(|cell| machines[cell.gateway_on].ssh.is_none()) {
-        if let Err(error) = std::net::TcpListener::bind(cell.gateway) {
-            return Err(Failure::Failed(format!(
-                "a gateway cannot listen on {} ({error}); is something there already? Give another address with --listen",
-                cell.gateway
-            )));
-        }
-    }
-    Ok(())
 }

@@ -5,10 +5,11 @@
 
 use super::super::Failure;
 use super::super::signals::Signals;
+use super::tell::{Teller, counted};
 use super::{Up, file, look, prepare};
 use crate::output;
 use slackwater::host::directory;
-use slackwater::host::plan::{Phase, Plan, State, running};
+use slackwater::host::plan::{Phase, Plan, running};
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 const LOOK_MS: u64 = 100;
 
 /// How often it is said that the locations are still being compiled.
-const STILL_S: u64 = 15;
+const STILL: Duration = Duration::from_secs(15);
 
 /// How long the processes may take to end.
 const FAREWELL_MS: u64 = 15_000;
@@ -121,9 +122,9 @@ impl Supervisor {
 
     /// Says what it does; returns when the cluster is ready and should be left alone, or has ended by itself.
     async fn watch(&mut self, plan: &Plan, detach: bool) -> Result<Watched, String> {
-        let begun = Instant::now();
-        let mut said: Vec<(Option<Phase>, u64)> = vec![(None, 0); plan.cells.len()];
-        let mut still_s = STILL_S;
+        // Since when something is being compiled, and when it was said last.
+        let (mut begun, mut said) = (Instant::now(), Instant::now());
+        let mut teller = Teller::new(plan.directory.clone());
         loop {
             match self.0.try_wait() {
                 Ok(None) => {}
@@ -133,14 +134,16 @@ impl Supervisor {
             // While it is being compiled itself there is nothing to read.
             let state = running(&plan.directory).ok().flatten();
             if let Some(state) = &state {
-                tell(plan, state, &mut said);
+                teller.tell(state);
                 if detach && state.cells.iter().all(|cell| cell.phase == Phase::Ready) {
                     return Ok(Watched::Ready);
                 }
             }
             let compiling = state.is_none_or(|state| state.cells.iter().any(|cell| cell.phase == Phase::Compiling));
-            if compiling && begun.elapsed().as_secs() >= still_s {
-                still_s += STILL_S;
+            if !compiling {
+                (begun, said) = (Instant::now(), Instant::now());
+            } else if said.elapsed() >= STILL {
+                said = Instant::now();
                 output::line(format!("still compiling, {} s so far", begun.elapsed().as_secs()));
             }
             tokio::time::sleep(Duration::from_millis(LOOK_MS)).await;
@@ -161,33 +164,6 @@ impl Supervisor {
         let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
         let _ = self.0.wait();
     }
-}
-
-/// Says what has changed.
-fn tell(plan: &Plan, state: &State, said: &mut [(Option<Phase>, u64)]) {
-    for (number, (cell, (phase, restarts))) in state.cells.iter().zip(said).enumerate() {
-        if (*phase, *restarts) == (Some(cell.phase), cell.restarts) {
-            continue;
-        }
-        (*phase, *restarts) = (Some(cell.phase), cell.restarts);
-        let why = cell.why.as_deref().unwrap_or_default();
-        match cell.phase {
-            Phase::Ready if cell.restarts == 0 => {
-                output::line(format!("ready: http://{}", plan.cells[number].reached_at));
-            }
-            Phase::Ready => output::line(format!(
-                "cell {number}: {why}; ready again after {} ms",
-                cell.restart_ms.unwrap_or_default()
-            )),
-            Phase::Compiling => output::line(format!("cell {number}: compiling the locations")),
-            Phase::Failing => output::line(format!("cell {number} cannot be started, and this is tried again: {why}")),
-            Phase::Starting | Phase::Stopped => {}
-        }
-    }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("{count} {what}") } else { format!("{count} {what}s") }
 }
 
 /// The last lines of the log that are no backtrace.

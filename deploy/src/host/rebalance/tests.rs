@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+use super::home::rename;
 use super::*;
-use slackwater_core::id::InputId;
-use slackwater_core::record::{Content, Message, Origin, Proof, Record};
+use crate::host::directory::shard_directory;
+use slackwater_core::id::{CallId, InputId};
+use slackwater_core::port::Rest;
+use slackwater_core::record::{Arrival, Committed, Content, Message, Origin, Proof, Record};
 
 /// A cluster with so many threads, each of which has three messages. Every other thread rests, one of them with a timer.
 async fn cluster(place: &Path, placement: &Placement, threads: u64) -> Manifest {
@@ -55,7 +58,7 @@ async fn read(place: &Path, placement: &Placement) -> All {
     let mut all = All::new();
     for shard in 0..placement.shard_count() {
         let mut journal = Open::new(shard, &shard_directory(place, shard)).unwrap();
-        for thread in journal.threads(None).await.unwrap() {
+        for (thread, _) in journal.threads().await.unwrap() {
             let records = journal.records(thread).await.unwrap();
             let timers = journal.timers.get(&thread).cloned().unwrap_or_default();
             let told = (shard, records, journal.awake.contains(&thread), timers);
@@ -83,7 +86,8 @@ async fn threads_move_to_more_shards_and_back() {
     let mut manifest = cluster(place.path(), &before, 200).await;
     for (cells, shards) in [(2, 2), (3, 1), (1, 2)] {
         let to = manifest.placement.spread(cells, shards);
-        let moved = rebalance(place.path(), manifest, to.clone()).await.unwrap();
+        intend(place.path(), manifest, to.clone()).unwrap();
+        let moved = rebalance(place.path(), &[]).await.unwrap();
         assert!(moved.virtual_shards > 0 && moved.threads <= 200);
         manifest = Manifest::load(place.path()).unwrap().unwrap();
         assert_eq!((&manifest.placement, &manifest.moving_to), (&to, &None));
@@ -102,22 +106,26 @@ async fn a_move_that_was_broken_off_goes_on() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path();
         let mut manifest = cluster(path, &before, threads).await;
+        intend(path, manifest.clone(), to.clone()).unwrap();
         manifest.moving_to = Some(to.clone());
-        let changed = changed(&before, &to);
+        let places = Places::new(path, &[], &before, &to);
         match step {
             // Only the wish is known.
             0 => {}
             // Copying was broken off in the middle.
             1 => directory::claim(&aside(path, 0, "next"), &manifest.cluster, 0, false).unwrap(),
             _ => {
-                copy(path, &manifest, &to, &changed, &mut Moved::default()).await.unwrap();
+                let mut on_its_way = Move::begin(path, &[]).await.unwrap().unwrap();
+                on_its_way.copy_all().await.unwrap();
                 // All is copied, and the manifest does not say so yet; then it does.
                 manifest.copied = step > 2;
                 match step {
                     // One shard is out of its place, or has been exchanged, or all have.
                     4 => rename(&shard_directory(path, 0), &aside(path, 0, "old")).unwrap(),
                     5 => {
-                        changed.iter().for_each(|shard| exchange(path, *shard, *shard < to.shard_count()).unwrap());
+                        for shard in &on_its_way.changed {
+                            places.exchange(*shard).await.unwrap();
+                        }
                     }
                     _ => {}
                 }
@@ -125,10 +133,13 @@ async fn a_move_that_was_broken_off_goes_on() {
         }
         manifest.store(path).unwrap();
         let other = before.spread(2, 2);
-        let refused = rebalance(path, manifest, other).await;
+        let refused = intend(path, manifest.clone(), other);
         assert!(matches!(refused, Err(RebalanceError::Other { cells: 1, .. })), "{refused:?}");
-        let manifest = Manifest::load(path).unwrap().unwrap();
-        rebalance(path, manifest, to.clone()).await.unwrap();
+        intend(path, manifest, to.clone()).unwrap();
+        let held = alone(path).unwrap();
+        assert!(matches!(rebalance(path, &[]).await, Err(RebalanceError::Busy { .. })), "one at a time");
+        drop(held);
+        rebalance(path, &[]).await.unwrap();
         check(&read(path, &to).await, &to, threads);
         assert_eq!(
             shard_directory(path, 2).exists(),
@@ -145,7 +156,62 @@ async fn a_shard_whose_disk_is_gone_stops_the_move() {
     let manifest = cluster(place.path(), &before, 20).await;
     std::fs::remove_dir_all(shard_directory(place.path(), 1)).unwrap();
     let to = before.spread(1, 3);
-    let error = rebalance(place.path(), manifest, to).await.unwrap_err();
+    intend(place.path(), manifest.clone(), to).unwrap();
+    let error = rebalance(place.path(), &[]).await.unwrap_err();
     assert!(error.to_string().starts_with("shard 1: its state is gone"), "{error}");
     assert!(shard_directory(place.path(), 0).is_dir(), "what was there is there");
+    assert!(give_up(place.path()).unwrap(), "nothing has moved, so all can stay");
+    assert_eq!(Manifest::load(place.path()).unwrap(), Some(manifest));
+}
+
+/// Once all is at its new place there is only the way on.
+#[tokio::test]
+async fn what_is_copied_is_not_given_up() {
+    let place = tempfile::tempdir().unwrap();
+    let before = Placement::even(1, 2, 16);
+    let mut manifest = cluster(place.path(), &before, 20).await;
+    let to = before.spread(1, 3);
+    manifest.moving_to = Some(to.clone());
+    manifest.copied = true;
+    manifest.store(place.path()).unwrap();
+    assert!(!give_up(place.path()).unwrap());
+    assert_eq!(Manifest::load(place.path()).unwrap(), Some(manifest));
+}
+
+/// What is copied while the shards run is not all, and the rest comes afterwards.
+#[tokio::test]
+async fn what_came_since_the_copy_is_moved_too() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path();
+    let before = Placement::even(1, 2, 16);
+    let threads = 40;
+    let manifest = cluster(path, &before, threads).await;
+    let to = before.spread(2, 2);
+    intend(path, manifest, to.clone()).unwrap();
+    // The shards run: their journals are open meanwhile.
+    let mut running = Vec::new();
+    for shard in 0..2 {
+        running.push(Writer::new(Open::new(shard, &shard_directory(path, shard)).unwrap()));
+    }
+    let mut on_its_way = Move::begin(path, &[]).await.unwrap().unwrap();
+    on_its_way.ahead().await.unwrap();
+    assert_eq!(on_its_way.copied.len() as u64, threads);
+    // One thread more, and one record more of another one.
+    for (thread, number) in [(thread(threads), 1), (thread(threads), 2), (thread(7), 4), (thread(threads), 3)] {
+        let shard = before.shard_of(thread) as usize;
+        running[shard].write(vec![message(thread, number)], None).await.unwrap();
+    }
+    for writer in running {
+        writer.finish().await.unwrap();
+    }
+    let moved = on_its_way.finish().await.unwrap();
+    assert_eq!((moved.threads as u64, moved.records as u64), (threads + 1, 3 * (threads + 1) + 1));
+    let mut all = read(path, &to).await;
+    let (.., records, _, _) = all.get_mut(&thread(7)).unwrap();
+    assert_eq!(records.pop().unwrap().number, 4, "what came since is there");
+    let (shard, records, awake, _) = all.remove(&thread(threads)).unwrap();
+    assert!(shard == to.shard_of(thread(threads)) && records.len() == 3 && awake);
+    check(&all, &to, threads);
+    let left = std::fs::read_dir(path).unwrap().count() as u32;
+    assert_eq!(left, to.shard_count() + 1, "nothing is left over");
 }
