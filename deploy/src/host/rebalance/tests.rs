@@ -4,7 +4,7 @@
 
 use super::home::rename;
 use super::*;
-use crate::host::directory::shard_directory;
+use crate::host::plan::Ssh;
 use slackwater_core::id::{CallId, InputId};
 use slackwater_core::port::Rest;
 use slackwater_core::record::{Arrival, Committed, Content, Message, Origin, Proof, Record};
@@ -214,4 +214,27 @@ async fn what_came_since_the_copy_is_moved_too() {
     check(&all, &to, threads);
     let left = std::fs::read_dir(path).unwrap().count() as u32;
     assert_eq!(left, to.shard_count() + 1, "nothing is left over");
+}
+
+/// Nothing has moved when a machine is not there, and its name is told.
+#[tokio::test]
+async fn a_machine_that_is_not_reached_stops_the_move() {
+    let place = tempfile::tempdir().unwrap();
+    let before = Placement::even(1, 2, 16);
+    let manifest = cluster(place.path(), &before, 20).await;
+    let ssh = Ssh { destination: "127.0.0.1".to_owned(), port: Some(9), key: None, known_hosts: None };
+    let machine = |name: &str, ssh| Machine {
+        name: name.to_owned(),
+        address: "127.0.0.1".to_owned(),
+        public_address: None,
+        directory: place.path().to_owned(),
+        ssh,
+    };
+    let machines = [machine("here", None), machine("far", Some(ssh))];
+    intend(place.path(), manifest.clone(), before.spread(2, 1)).unwrap();
+    let error = rebalance(place.path(), &machines).await.unwrap_err();
+    assert!(matches!(&error, RebalanceError::Machine { machine, .. } if machine == "far"), "{error}");
+    assert!(give_up(place.path()).unwrap());
+    assert_eq!(Manifest::load(place.path()).unwrap(), Some(manifest));
+    check(&read(place.path(), &before).await, &before, 20);
 }
