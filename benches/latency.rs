@@ -5,7 +5,7 @@
 //! costs is measured beside.
 //!
 //! ```text
-//! cargo bench -p slackwater --bench latency -- [--seconds S] [--json]
+//! cargo bench -p slackwater --bench latency -- [--seconds S] [--messages N] [--one-processor] [--json]
 //! ```
 //!
 //! `benches/README.md` says what is on the path and what is not, and holds figures.
@@ -62,6 +62,9 @@ struct Arguments {
     /// Where the journal is written; a directory under `target/` without it.
     #[arg(long)]
     directory: Option<PathBuf>,
+    /// Bind everything, the sync that is measured beside too, to one processor, as `slackwater cluster up --pin` binds a shard.
+    #[arg(long)]
+    one_processor: bool,
     /// One line of JSON a figure.
     #[arg(long)]
     json: bool,
@@ -72,6 +75,9 @@ struct Arguments {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
+    if arguments.one_processor {
+        slackwater::host::processor::bind(0)?;
+    }
     let parent = arguments.directory.clone().unwrap_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")));
     std::fs::create_dir_all(&parent)?;
     let directory = tempfile::Builder::new().prefix("latency").tempdir_in(&parent)?;
@@ -82,7 +88,8 @@ fn main() -> anyhow::Result<()> {
 async fn all(arguments: &Arguments, directory: &Path) -> anyhow::Result<()> {
     let corpus = Corpus::new(42, 16 << 20);
     let figures = Figures { json: arguments.json };
-    figures.head(&format!("{} seconds each, in microseconds", arguments.seconds));
+    let on = if arguments.one_processor { ", on one processor" } else { "" };
+    figures.head(&format!("{} seconds each{on}, in microseconds", arguments.seconds));
     let lasting = Duration::from_secs(arguments.seconds);
     let mut pings = Pings { drive: Drive::start(FileDisk::open(directory.join("journal"))?)?, corpus, turn: 0 };
 

@@ -1,6 +1,7 @@
 //! `slackwater serve`: configuration by precedence, what it says of itself, and its end.
 
 use crate::program::Place;
+use std::io::BufRead as _;
 use std::time::{Duration, Instant};
 
 /// Words that take a minute, so that something is under way when it is stopped.
@@ -49,7 +50,7 @@ fn it_says_where_it_listens_and_that_no_model_is_configured() {
 fn a_signal_stops_it_cleanly_also_in_the_middle_of_something() {
     let place = Place::new();
     place.write("slow.toml", SLOW);
-    for name in ["TERM", "INT"] {
+    for name in ["TERM", "INT", "HUP"] {
         let server = place.serve(&["--script", "slow.toml"]);
         let taken = server.curl(&["URL/v1/threads/t/messages", "--json", r#"{"text": "hello"}"#]);
         assert!(taken.contains("\"number\""), "{taken}");
@@ -71,6 +72,30 @@ fn a_signal_stops_it_cleanly_also_in_the_middle_of_something() {
     // What was acknowledged is still there.
     let server = place.serve(&["--script", "slow.toml"]);
     assert!(server.curl(&["URL/v1/threads/t"]).contains("\"state\":\"thinking\""));
+}
+
+#[test]
+fn it_outlives_its_terminal_when_it_was_started_with_nohup() {
+    let place = Place::new();
+    let mut command = std::process::Command::new("nohup");
+    command.arg(env!("CARGO_BIN_EXE_slackwater")).args([
+        "serve",
+        "--json",
+        "--listen",
+        "127.0.0.1:0",
+        "--directory",
+        "data",
+    ]);
+    command.current_dir(place.path("")).stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+    let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    crate::program::signal(child.id(), "HUP");
+    // One that hears it ends within this time, as the test above shows.
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert!(child.try_wait().unwrap().is_none(), "it has ended");
+    crate::program::signal(child.id(), "TERM");
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]
