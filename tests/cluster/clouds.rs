@@ -123,6 +123,7 @@ fn terraform_writes_down_what_it_made_whatever_happens_to_the_program_that_start
         let told = command(&["cluster", "plan"]).output().unwrap();
         assert!(told.status.success(), "{told:?}");
     }
+    assert!(!place.path().join("state/cluster.json").exists());
     let name = std::fs::read_to_string(workplace.join("name")).unwrap();
 
     // Killed in the middle of the first machine.
@@ -168,6 +169,10 @@ fn terraform_writes_down_what_it_made_whatever_happens_to_the_program_that_start
         );
     }
     ask("eu-central-1");
+    let mut without = Command::new(env!("CARGO_BIN_EXE_slackwater"));
+    let told = without.args(["cluster", "up", "--directory", "state"]).current_dir(place.path()).output().unwrap();
+    let words = String::from_utf8_lossy(&told.stderr);
+    assert!(words.contains("has machines of aws in eu-central-1, and is to be started without them"), "{words}");
 
     // Ctrl-C in the middle: the machine under way is made and written down, the next is not begun.
     std::fs::write(workplace.join("terraform.tfstate"), "[]").unwrap();

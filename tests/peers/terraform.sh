@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fetches what the providers of Google Cloud and Azure know, in the versions that clusters ask for: CDKTF's bindings, which are
-# generated from the providers' own schemas. terraform_schema.py reads them, and tests/cluster/clouds.rs drives that.
+# generated from the providers' own schemas. terraform_schema.py reads them, and tests/cluster/providers.rs drives that.
 #
 # In: nothing; SLACKWATER_PEERS names another place than target/peers. Out: <peers>/terraform/{google,azurerm}/package, and the
 # place on the last line of standard output.

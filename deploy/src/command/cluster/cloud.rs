@@ -121,6 +121,11 @@ pub(super) fn planned_name(cluster: &Path) -> Option<String> {
     std::fs::read_to_string(name_file(cluster)).ok()
 }
 
+/// Refuses a start without machines of a cloud for a cluster that has some.
+pub(super) fn check_none(cluster: &Path) -> Result<(), Failure> {
+    Site::check_none(&workplace(cluster))
+}
+
 /// Writes what Terraform is to make. Returns the keys, and where it is.
 fn write(cloud: &Cloud, cluster: &Path, name: &str) -> Result<(Keys, PathBuf), Failure> {
     let place = workplace(cluster);

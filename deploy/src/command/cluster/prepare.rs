@@ -41,7 +41,10 @@ pub(super) async fn prepare(arguments: &Up, file: &ClusterFile, loaded: &Loaded)
             manifest.store(&place).map_err(Failure::because)?;
             cloud::provision(&cloud, &place, &manifest.cluster).await?
         }
-        None => machines(file, &place)?,
+        None => {
+            cloud::check_none(&place)?;
+            machines(file, &place)?
+        }
     };
     let toolhosts = arguments.toolhosts.or(file.cluster.toolhosts).unwrap_or(TOOLHOSTS);
     let cells = layout::cells(&manifest.placement, &machines, listen, toolhosts).map_err(Failure::because)?;

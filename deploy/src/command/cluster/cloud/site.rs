@@ -38,6 +38,19 @@ impl Site {
         }
     }
 
+    /// Looks whether a cluster that asks for no machines of a cloud has some.
+    ///
+    /// # Errors
+    /// Names where they are.
+    pub(super) fn check_none(workplace: &Path) -> Result<(), Failure> {
+        match directory::read::<Self>(&file(workplace)).map_err(Failure::because)? {
+            None => Ok(()),
+            Some(there) => Err(Failure::Failed(format!(
+                "the cluster has machines of {there}, and is to be started without them: they have its threads, and would go on and cost. Give the file that names them, destroy them before with `slackwater cluster destroy`, or give the new cluster another --directory"
+            ))),
+        }
+    }
+
     /// Writes down where machines are going to be.
     pub(super) fn keep(cloud: &Cloud, workplace: &Path) -> Result<(), Failure> {
         directory::store(&file(workplace), &Self::of(cloud)).map_err(Failure::because)

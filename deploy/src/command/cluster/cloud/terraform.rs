@@ -110,11 +110,12 @@ impl Terraform {
                 // Once: a second one would have it end without writing down what it made.
                 () = signals.next(), if !is_told => {
                     is_told = true;
-                    output::line(format!("stopping {}, so that it writes down what it has made", self.name()));
+                    // Before anything is said: a terminal that is gone takes no words, and that ends this program.
                     if let Some(id) = child.id().and_then(|id| Pid::from_raw(id as i32)) {
                         // It may have ended in this moment.
                         let _ = kill_process(id, Signal::INT);
                     }
+                    output::line(format!("stopping {}, so that it writes down what it has made", self.name()));
                 }
             }
         };
