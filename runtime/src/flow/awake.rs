@@ -11,7 +11,7 @@ use crate::id::{Number, ThreadId};
 use crate::port::{FromJournal, NEVER, Rest, ToGateway, ToJournal, ToModel, ToTimer, ToTool};
 use crate::record::{Arrival, Committed, Record};
 use crate::thread::Thread;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 
 /// About how many items one record causes: so much room is made at once.
 const ASKED_BY_A_RECORD: usize = 3;
@@ -117,10 +117,10 @@ pub enum Moment<T> {
     TickEnd,
 }
 
-/// The threads that are in memory.
+/// The threads that are in memory. They are looked up and never walked, so the table's order is nobody's.
 #[derive(Clone, Debug, Default)]
 pub struct Awake {
-    threads: BTreeMap<ThreadId, Slot>,
+    threads: HashMap<ThreadId, Slot>,
     /// Those that something happened to in this tick.
     touched: Vec<ThreadId>,
     /// Those that are recalled because the process has started.
