@@ -28,7 +28,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// The program's own allocator.
 #[global_allocator]
@@ -125,6 +127,37 @@ async fn all(arguments: &Arguments, directory: &Path) -> anyhow::Result<()> {
     pings.drive.stop().await
 }
 
+/// Says whose pause is over, when it is: a thread of its own, because the runtime's timers go by the millisecond and would let
+/// those that are due within the same one speak at the same moment.
+fn metronome() -> (std::sync::mpsc::Sender<(Instant, u32)>, UnboundedReceiver<u32>) {
+    let (pauses, asked) = std::sync::mpsc::channel();
+    let (over, ready) = unbounded_channel();
+    std::thread::spawn(move || {
+        let mut due = BinaryHeap::new();
+        loop {
+            let now = Instant::now();
+            let next = due.peek().map(|&Reverse((at, agent))| (at, agent));
+            let pause = match next {
+                Some((at, agent)) if at <= now => {
+                    due.pop();
+                    if over.send(agent).is_err() {
+                        return;
+                    }
+                    continue;
+                }
+                Some((at, _)) => asked.recv_timeout(at - now),
+                None => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match pause {
+                Ok(pause) => due.push(Reverse(pause)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    });
+    (pauses, ready)
+}
+
 /// Conversations of messages and answers.
 struct Pings {
     drive: Drive,
@@ -145,24 +178,20 @@ impl Pings {
     ) -> Vec<f64> {
         let mut choices = Choices::new(7);
         let mut paused = |now: Instant| now + pause.mul_f64(choices.below(2000) as f64 / 1000.0);
-        let begun = Instant::now();
-        let mut due: BinaryHeap<_> = agents.map(|agent| Reverse((paused(begun), agent))).collect();
-        due.extend(busy.map(|agent| Reverse((begun, agent))));
+        let end = Instant::now() + lasting;
+        let (pauses, mut ready) = metronome();
+        let begin = |at, agent| pauses.send((at, agent)).expect("the metronome runs as long as it is asked");
+        agents.for_each(|agent| begin(paused(Instant::now()), agent));
+        busy.into_iter().for_each(|agent| begin(Instant::now(), agent));
         let mut sent = BTreeMap::new();
         let mut took = Vec::new();
-        while !due.is_empty() || !sent.is_empty() {
-            while let Some(&Reverse((at, agent))) = due.peek()
-                && at <= Instant::now()
-            {
-                due.pop();
-                if begun.elapsed() < lasting {
-                    self.send(agent);
-                    sent.insert(agent, Instant::now());
-                }
-            }
-            let next = due.peek().map_or_else(|| Instant::now() + lasting, |Reverse((at, _))| *at);
+        while Instant::now() < end || !sent.is_empty() {
             tokio::select! {
                 biased;
+                Some(agent) = ready.recv() => if Instant::now() < end {
+                    sent.insert(agent, Instant::now());
+                    self.send(agent);
+                },
                 Some(asked) = self.drive.model.receive.recv() => {
                     let now = Instant::now();
                     let agent = self.answer(asked);
@@ -173,9 +202,9 @@ impl Pings {
                 Some(told) = self.drive.gateway.receive.recv() => if let Some(agent) = drive::turn_of(told) {
                     sent.remove(&agent);
                     let now = Instant::now();
-                    due.push(Reverse((if Some(agent) == busy { now } else { paused(now) }, agent)));
+                    begin(if Some(agent) == busy { now } else { paused(now) }, agent);
                 },
-                () = tokio::time::sleep_until(next.into()) => {}
+                () = tokio::time::sleep_until(end.into()), if sent.is_empty() => {}
             }
         }
         took
