@@ -34,30 +34,25 @@ use kills::rap_server::RapServer;
 use kills::server_process::{Server, Settings};
 use kills::{Patience, records, within};
 use kills::{client, rap_server};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const THREADS: usize = 9;
 const SHARDS: u32 = 3;
 
-/// A first launch compiles the locations; that is not what is tested.
-const LAUNCH_MAX: Duration = Duration::from_secs(1_800);
+/// `slackwater cluster` with its working directory.
+fn cluster_command(place: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slackwater"));
+    command.arg("cluster").args(arguments).current_dir(place).stdin(Stdio::null());
+    command
+}
 
-async fn launch(settings: &Settings, command: &mut Command, gateways: &[Client]) -> Server {
-    let mut server = Server::start_command(settings, command);
-    let begun = Instant::now();
-    while begun.elapsed() < LAUNCH_MAX {
-        let mut ready = true;
-        for gateway in gateways {
-            ready &= gateway.readiness().await.is_some_and(|(status, _)| status == 200);
-        }
-        if ready {
-            return server;
-        }
-        assert!(server.is_running(), "the cluster has ended:\n{}", settings.log());
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("the cluster is not ready:\n{}", settings.log());
+/// Runs it to its end; says its exit status and its words.
+fn cluster(place: &Path, arguments: &[&str]) -> (i32, String) {
+    let output = cluster_command(place, arguments).output().unwrap();
+    let words = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    (output.status.code().unwrap(), words)
 }
 
 /// The processes of a cluster, as its supervisor names them.
@@ -86,7 +81,8 @@ async fn a_conversation_runs_through_gateway_and_shards() {
     let tools = RapServer::start(None).await;
     let settings = Settings::new(place.path(), u64::from(std::process::id()), behaviour::SCRIPT, Some(tools.url()));
     let client = Client::new(settings.url(""));
-    let start = async || launch(&settings, &mut settings.cells_command(1, SHARDS), std::slice::from_ref(&client)).await;
+    let start =
+        async || Server::launch(&settings, &mut settings.cells_command(1, SHARDS), std::slice::from_ref(&client)).await;
     let server = start().await;
     behaviour::check(&client, &tools, "cluster").await;
     let before = tools.work().len();

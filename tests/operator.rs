@@ -16,13 +16,9 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 /// The model repeats what it is told.
 const SCRIPT: &str = "[[rule]]\nsay = \"You said: {message}\"\n";
-
-/// A first launch compiles the locations; that is not what is tested.
-const LAUNCH_MAX: Duration = Duration::from_secs(1_800);
 
 fn package() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("examples/operator")
@@ -104,14 +100,8 @@ async fn a_cluster_has_the_operators_and_starts_a_cell_anew() {
     let mut command = settings.cells_command(1, 2);
     command.arg("--operators").arg(package()).env("CARGO_TARGET_DIR", target()).env("CARGO_NET_OFFLINE", "true");
     lock();
-    let mut cluster = Server::start_command(&settings, &mut command);
     let client = Client::new(settings.url(""));
-    let begun = Instant::now();
-    while client.readiness().await.is_none_or(|(status, _)| status != 200) {
-        assert!(cluster.is_running(), "the cluster has ended:\n{}", settings.log());
-        assert!(begun.elapsed() < LAUNCH_MAX, "the cluster is not ready:\n{}", settings.log());
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let cluster = Server::launch(&settings, &mut command, std::slice::from_ref(&client)).await;
 
     for id in ["one", "two", "three"] {
         client.post("acme.orders", id, id).await;

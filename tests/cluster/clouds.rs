@@ -6,7 +6,7 @@
 
 use super::hosts::{KEY, Machines, can_stand_in};
 use super::kills::client::Client;
-use super::{Settings, behaviour, launch};
+use super::{Server, Settings, behaviour};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
@@ -125,6 +125,11 @@ fn terraform_writes_down_what_it_made_whatever_happens_to_the_program_that_start
     }
     assert!(!place.path().join("state/cluster.json").exists());
     let name = std::fs::read_to_string(workplace.join("name")).unwrap();
+    let mut penniless = command(&["cluster", "up"]);
+    let told = penniless.env_remove("AWS_ACCESS_KEY_ID").env("HOME", place.path()).output().unwrap();
+    let words = String::from_utf8_lossy(&told.stderr);
+    assert!(!told.status.success() && words.contains("there are no credentials for"), "{words}");
+    assert!(!place.path().join("state/cluster.json").exists(), "its numbers are still free");
 
     // Killed in the middle of the first machine.
     let mut killed = command(&["cluster", "up"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -242,14 +247,21 @@ async fn a_cluster_on_machines_that_are_made_for_it() {
         .collect();
     let names: Vec<String> = (0..6).map(|n| format!("thread-{n}")).collect();
     for (id, number) in [("first", 1), ("second", 3)] {
-        let server = launch(&settings, &mut up(), &gateways).await;
+        let server = Server::launch(&settings, &mut up(), &gateways).await;
         for name in &names {
             assert_eq!(gateways[1].post(name, id, "hello").await, number, "the machines have their state");
             gateways[0].idle(name).await;
         }
+        let (status, words) = say(&["cluster", "status", "--directory", directory]);
+        let m1 = format!("m-1 is {}, and to its neighbours ", addresses[1]);
+        assert!(status == 0 && words.contains(&m1), "{words}");
         let (status, words) = say(&["cluster", "destroy", "--directory", directory, "--yes"]);
         assert!(status == 1 && words.contains("the cluster runs"), "{words}");
         assert!(server.terminate().0.success(), "{}", settings.log());
+        let cost = format!(
+            "its 2 machines of a cloud go on, and cost; `slackwater cluster destroy --directory {directory}` ends"
+        );
+        assert!(settings.log().contains(&cost), "{}", settings.log());
     }
     assert!(settings.log().contains("m-0 is up at"), "{}", settings.log());
 

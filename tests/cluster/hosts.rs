@@ -6,9 +6,8 @@
 
 use super::kills::client::Client;
 use super::kills::records;
-use super::moves::cluster;
-use super::{launch, within};
-use crate::kills::server_process::Settings;
+use super::{cluster, within};
+use crate::kills::server_process::{Server, Settings};
 use slackwater::host::directory::{Manifest, shard_directory};
 use slackwater::host::layout::machine_of;
 use slackwater::placement::{Placement, VIRTUAL_SHARDS};
@@ -165,7 +164,7 @@ async fn cells_on_two_machines_and_one_is_cut_off() {
     let words = String::from_utf8_lossy(&refused.stderr);
     assert!(words.contains("host one: ") && words.contains("give its key"), "{words}");
 
-    let server = launch(&settings, &mut command, &gateways).await;
+    let server = Server::launch(&settings, &mut command, &gateways).await;
     let placement = Placement::even(2, 1, VIRTUAL_SHARDS);
     let cell_of = |name: &str| placement.cell_of(slackwater::gateway::name::address(name).unwrap().thread);
     let names: Vec<String> = (0..12).map(|n| format!("thread-{n}")).collect();
@@ -199,8 +198,9 @@ async fn cells_on_two_machines_and_one_is_cut_off() {
     eprintln!("cut off for {} s; all again {} ms after it was healed", CUT.as_secs(), healed.elapsed().as_millis());
     // Twice as many shards of the cluster that runs: one of them goes to the other machine, and all are divided.
     let directory = settings.directory.clone();
-    let (code, words) =
-        tokio::task::block_in_place(|| cluster(&directory, &["rebalance", "--cells", "2", "--shards", "2"]));
+    let (code, words) = tokio::task::block_in_place(|| {
+        cluster(&directory, &["rebalance", "--directory", ".", "--cells", "2", "--shards", "2"])
+    });
     assert!(code == 0 && words.contains("The cluster has 2 cells of 2 shards now"), "{words}\n{}", settings.log());
     let log = std::fs::read_to_string(directory.join("cluster.log")).unwrap();
     log.lines().filter(|line| line.starts_with("slackwater: ")).for_each(|line| eprintln!("{line}"));
@@ -218,7 +218,7 @@ async fn cells_on_two_machines_and_one_is_cut_off() {
     .await;
 
     // And one cell on both machines, of the cluster that does not run.
-    let (code, words) = cluster(&directory, &["rebalance", "--cells", "1", "--shards", "2"]);
+    let (code, words) = cluster(&directory, &["rebalance", "--directory", ".", "--cells", "1", "--shards", "2"]);
     assert!(code == 0 && words.contains("The cluster has 1 cell of 2 shards now"), "{words}");
     let manifest = Manifest::load(&directory).unwrap().unwrap();
     let mut found = std::collections::BTreeMap::new();

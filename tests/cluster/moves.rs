@@ -9,14 +9,14 @@ use super::kills::rap_server::RapServer;
 use super::kills::records::{self, Folded};
 use super::kills::server_process::{Server, Settings};
 use super::storm::{Chances, SCRIPT, Told, check, talk};
-use super::{launch, within};
+use super::{cluster, cluster_command, within};
 use slackwater::host::directory::{Manifest, shard_directory};
 use slackwater::host::plan::{Phase, State, running};
 use slackwater::placement::Placement;
 use slackwater_core::id::ThreadId;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -27,31 +27,21 @@ const SHARDS: u32 = 2;
 /// How long people talk between two moves.
 const CALM: Duration = Duration::from_secs(3);
 
-/// Runs `slackwater cluster` on a directory and says its exit status and its words.
-pub(crate) fn cluster(directory: &Path, arguments: &[&str]) -> (i32, String) {
-    let output = begin(directory, arguments).wait_with_output().unwrap();
-    let words = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
-    (output.status.code().unwrap(), words)
-}
-
-fn begin(directory: &Path, arguments: &[&str]) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_slackwater"));
-    command.arg("cluster").args(arguments).arg("--directory").arg(directory);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
 fn state(settings: &Settings) -> State {
     running(&settings.directory).unwrap().unwrap()
 }
 
 /// Moves the threads of a cluster that runs, and looks whether it is as it was said.
 fn rebalance(settings: &Settings, server: &mut Server, cells: u32) {
-    let (code, words) = cluster(&settings.directory, &["rebalance", "--cells", &cells.to_string(), "--shards", "2"]);
+    let (code, words) = cluster(
+        &settings.directory,
+        &["rebalance", "--directory", ".", "--cells", &cells.to_string(), "--shards", "2"],
+    );
     assert!(code == 0 && words.contains("the threads are being moved"), "{words}\n{}", settings.log());
     assert!(words.contains("of 2 shards now; all gateways were ready again"), "{words}");
     eprintln!("{}", words.lines().last().unwrap());
     assert!(server.is_running(), "the command that started the cluster lives on:\n{}", settings.log());
-    let (code, words) = cluster(&settings.directory, &["status"]);
+    let (code, words) = cluster(&settings.directory, &["status", "--directory", "."]);
     let said = words.lines().filter(|line| line.contains(": ready;")).count();
     assert!(code == 0 && said == cells as usize && words.contains("its threads were moved: "), "{words}");
     let shards = words.lines().filter(|line| line.starts_with("  shard ")).count();
@@ -77,7 +67,7 @@ async fn threads_are_moved_while_they_talk() {
     let settings = Settings::new(place.path(), u64::from(std::process::id()) + 9_000, SCRIPT, Some(tools.url()));
     let [first, second] = [0, 1].map(|cell| Client::new(settings.cell_url(cell)));
     let ready = std::slice::from_ref(&first);
-    let mut server = launch(&settings, &mut settings.cells_command(1, SHARDS), ready).await;
+    let mut server = Server::launch(&settings, &mut settings.cells_command(1, SHARDS), ready).await;
     let names: Vec<String> = (0..THREADS).map(|n| format!("thread-{n}")).collect();
     let told = Arc::new(Told::default());
     let gateways = [first.clone(), first.clone()];
@@ -90,7 +80,7 @@ async fn threads_are_moved_while_they_talk() {
     // A port that somebody has is told before a cell is ended.
     let taken = std::net::TcpListener::bind(("127.0.0.1", settings.port + 1)).unwrap();
     let before = state(&settings);
-    let (code, words) = cluster(&settings.directory, &["rebalance", "--cells", "2"]);
+    let (code, words) = cluster(&settings.directory, &["rebalance", "--directory", ".", "--cells", "2"]);
     assert!(
         code == 1 && words.contains("nothing was moved") && words.contains("is something there already?"),
         "{words}"
@@ -112,7 +102,8 @@ async fn threads_are_moved_while_they_talk() {
 
     // The supervisor is killed in the middle of a move.
     let supervisor = rustix::process::Pid::from_raw(state(&settings).supervisor as i32).unwrap();
-    let mover = begin(&settings.directory, &["rebalance", "--cells", "2"]);
+    let mut mover = cluster_command(&settings.directory, &["rebalance", "--directory", ".", "--cells", "2"]);
+    let mover = mover.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let begun = Instant::now();
     while !state(&settings).cells.iter().any(|cell| cell.phase == Phase::Moving) {
         assert!(begun.elapsed() < Duration::from_secs(30), "it moves:\n{}", settings.log());
@@ -128,11 +119,11 @@ async fn threads_are_moved_while_they_talk() {
     let refused = settings.cells_command(1, SHARDS).output().unwrap();
     let words = String::from_utf8_lossy(&refused.stderr);
     assert!(words.contains("`slackwater cluster rebalance` goes on with it"), "{words}");
-    let (code, words) = cluster(&settings.directory, &["rebalance"]);
+    let (code, words) = cluster(&settings.directory, &["rebalance", "--directory", "."]);
     assert!(code == 0 && words.contains("The cluster has 2 cells of 2 shards now; `slackwater cluster up"), "{words}");
 
     let both = [first.clone(), second.clone()];
-    let server = launch(&settings, &mut settings.cells_command(2, SHARDS), &both).await;
+    let server = Server::launch(&settings, &mut settings.cells_command(2, SHARDS), &both).await;
     tokio::time::sleep(CALM).await;
     told.over.store(true, Ordering::SeqCst);
     for person in people {

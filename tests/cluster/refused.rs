@@ -1,17 +1,9 @@
 //! What bad input gets: an error that names the place and the mend, before anything starts.
 
+use super::cluster;
 use slackwater::host::directory::{self, Manifest};
 use slackwater::placement::Placement;
 use std::path::Path;
-use std::process::Command;
-
-/// Runs `slackwater cluster` and says its exit status and its words.
-fn cluster(place: &Path, arguments: &[&str]) -> (i32, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_slackwater"));
-    let output = command.arg("cluster").args(arguments).current_dir(place).output().unwrap();
-    let text = String::from_utf8(output.stderr).unwrap() + &String::from_utf8(output.stdout).unwrap();
-    (output.status.code().unwrap(), text)
-}
 
 /// A cluster that has run and does not run, with one cell of two shards.
 fn past(place: &Path) -> Manifest {

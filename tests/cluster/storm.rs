@@ -6,8 +6,8 @@
 use super::kills::client::Client;
 use super::kills::rap_server::RapServer;
 use super::kills::records::{self, Folded};
-use super::kills::server_process::Settings;
-use super::{Patience, launch, within};
+use super::kills::server_process::{Server, Settings};
+use super::{Patience, within};
 use slackwater::host::plan::{Phase, State};
 use slackwater::placement::{Placement, VIRTUAL_SHARDS};
 use slackwater_core::history::Item;
@@ -77,7 +77,7 @@ async fn nothing_acknowledged_is_lost_in_a_storm_over_two_cells() {
     let tools = RapServer::start(Some(200)).await;
     let settings = Settings::new(place.path(), seed ^ u64::from(std::process::id()), SCRIPT, Some(tools.url()));
     let gateways = [0, 1].map(|cell| Client::new(settings.cell_url(cell)));
-    let server = launch(&settings, &mut settings.cells_command(CELLS, SHARDS), &gateways).await;
+    let server = Server::launch(&settings, &mut settings.cells_command(CELLS, SHARDS), &gateways).await;
     let placement = Placement::even(CELLS, SHARDS, VIRTUAL_SHARDS);
     let names: Vec<String> = (0..threads).map(|n| format!("thread-{n}")).collect();
 

@@ -6,7 +6,7 @@
 use super::Settings;
 use super::client::Client;
 use super::rap_server::RapServer;
-use super::{behaviour, launch, records, within};
+use super::{Server, behaviour, records, within};
 use rustix::process::{Pid, Signal, kill_process};
 
 const THREADS: usize = 6;
@@ -21,7 +21,7 @@ async fn a_toolhost_that_is_killed_loses_no_call_and_doubles_no_result() {
     let client = Client::new(settings.url(""));
     let mut command = settings.cells_command(1, 2);
     command.args(["--toolhosts", &TOOLHOSTS.to_string()]);
-    let server = launch(&settings, &mut command, std::slice::from_ref(&client)).await;
+    let server = Server::launch(&settings, &mut command, std::slice::from_ref(&client)).await;
     let state = || slackwater::host::plan::running(&settings.directory).unwrap().unwrap();
     let toolhosts = || {
         let processes = state().cells[0].processes.clone();

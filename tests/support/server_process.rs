@@ -3,12 +3,16 @@
 //! In: a directory, a port, a script for the model, a tool server. Out: `slackwater serve` with exactly that. Always: the
 //! same settings give the same server again; a server that a test forgets is killed with it.
 
+use super::client::Client;
 use slackwater::Slackwater;
 use slackwater::model::Scripted;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
+
+/// A first launch compiles the locations; that is not what is tested.
+const LAUNCH_MAX: Duration = Duration::from_secs(1_800);
 
 /// What a server is started with.
 #[derive(Clone, Debug)]
@@ -119,6 +123,24 @@ impl Server {
         let log: File = OpenOptions::new().create(true).append(true).open(settings.log_file()).unwrap();
         let child = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         Self { child, settings: settings.clone() }
+    }
+
+    /// Starts a cluster and waits until all its gateways take inputs.
+    pub async fn launch(settings: &Settings, command: &mut Command, gateways: &[Client]) -> Self {
+        let mut server = Self::start_command(settings, command);
+        let begun = Instant::now();
+        loop {
+            let mut ready = true;
+            for gateway in gateways {
+                ready &= gateway.readiness().await.is_some_and(|(status, _)| status == 200);
+            }
+            if ready {
+                return server;
+            }
+            assert!(server.is_running(), "the cluster has ended:\n{}", settings.log());
+            assert!(begun.elapsed() < LAUNCH_MAX, "the cluster is not ready:\n{}", settings.log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Waits until it takes inputs.

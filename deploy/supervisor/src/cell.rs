@@ -101,17 +101,13 @@ async fn first(
     board: &Board,
     turn: &Mutex<()>,
 ) -> anyhow::Result<(Life, Vec<Part>)> {
-    let mut life = {
+    let life = {
         let _mine = turn.lock().await;
         let known = Manifest::load(&plan.directory)?.map(|manifest| manifest.known).unwrap_or_default();
         wiring::wire(plan, cell, topology, &known).await?
     };
     let parts = wiring::learn(&life)?;
-    show(board, cell, &life);
-    if let Err(error) = listens(plan.cells[cell].reached_at, &mut life).await {
-        wiring::end_all(&life.processes, Duration::ZERO).await;
-        return Err(error);
-    }
+    let life = listening(plan, cell, board, life).await?;
     board.know(plan, wiring::shards(plan, cell))?;
     Ok((life, parts))
 }
@@ -131,20 +127,22 @@ async fn failing(board: &Board, cell: usize, error: &anyhow::Error, pause: &mut 
 async fn again(plan: &Plan, cell: usize, board: &Board, parts: &[Part], mut pause: Duration) -> Life {
     tokio::time::sleep(pause).await;
     loop {
-        let started = async {
-            let mut life = wiring::wire_again(parts).await?;
-            show(board, cell, &life);
-            match listens(plan.cells[cell].reached_at, &mut life).await {
-                Ok(()) => Ok(life),
-                Err(error) => {
-                    wiring::end_all(&life.processes, Duration::ZERO).await;
-                    Err(error)
-                }
-            }
-        };
+        let started = async { listening(plan, cell, board, wiring::wire_again(parts).await?).await };
         match started.await {
             Ok(life) => return life,
             Err(error) => failing(board, cell, &error, &mut pause).await,
+        }
+    }
+}
+
+/// Shows the processes of a cell that is joined, and waits until it takes inputs; ends them all if it does not.
+async fn listening(plan: &Plan, cell: usize, board: &Board, mut life: Life) -> anyhow::Result<Life> {
+    show(board, cell, &life);
+    match listens(plan.cells[cell].reached_at, &mut life).await {
+        Ok(()) => Ok(life),
+        Err(error) => {
+            wiring::end_all(&life.processes, Duration::ZERO).await;
+            Err(error)
         }
     }
 }

@@ -121,17 +121,20 @@ pub(super) fn planned_name(cluster: &Path) -> Option<String> {
     std::fs::read_to_string(name_file(cluster)).ok()
 }
 
-/// Refuses a start without machines of a cloud for a cluster that has some.
-pub(super) fn check_none(cluster: &Path) -> Result<(), Failure> {
-    Site::check_none(&workplace(cluster))
+/// Looks whether a start can go on to make machines, before anything is written down; whether a start that asks for none
+/// leaves some behind.
+pub(super) fn check(cloud: Option<&Cloud>, cluster: &Path) -> Result<(), Failure> {
+    Site::check(cloud, &workplace(cluster))?;
+    cloud.map_or(Ok(()), |cloud| {
+        Terraform::find(&workplace(cluster))?;
+        cloud.kind.credentials()
+    })
 }
 
 /// Writes what Terraform is to make. Returns the keys, and where it is.
 fn write(cloud: &Cloud, cluster: &Path, name: &str) -> Result<(Keys, PathBuf), Failure> {
     let place = workplace(cluster);
-    Site::check(cloud, &place)?;
     directory::make_directory(&place).map_err(Failure::because)?;
-    directory::replace(&name_file(cluster), name.as_bytes()).map_err(Failure::because)?;
     let keys = Keys::open(&place, cloud.kind)?;
     let text = cloud.configuration(name, &keys).to_json();
     directory::replace(&place.join("main.tf.json"), text.as_bytes()).map_err(Failure::because)?;
@@ -140,7 +143,9 @@ fn write(cloud: &Cloud, cluster: &Path, name: &str) -> Result<(Keys, PathBuf), F
 
 /// Writes what would be made, and says it.
 pub(super) fn plan(cloud: &Cloud, cluster: &Path, name: &str) -> Result<(), Failure> {
+    Site::check(Some(cloud), &workplace(cluster))?;
     let (_, place) = write(cloud, cluster, name)?;
+    directory::replace(&name_file(cluster), name.as_bytes()).map_err(Failure::because)?;
     for Wanted { name, machine, image, disk_gb, user, .. } in &cloud.machines {
         let image = image.as_deref().unwrap_or("Debian 12");
         output::line(format!("{name}: {machine} in {}, {image}, a disk of {disk_gb} GB, user {user}", cloud.place));
@@ -158,10 +163,9 @@ pub(super) fn plan(cloud: &Cloud, cluster: &Path, name: &str) -> Result<(), Fail
     Ok(())
 }
 
-/// Makes what is not there yet, and returns the machines in the file's order.
+/// Makes what is not there yet, and returns the machines in the file's order. It was checked before.
 pub(super) async fn provision(cloud: &Cloud, cluster: &Path, name: &str) -> Result<Vec<Machine>, Failure> {
     let terraform = Terraform::find(&workplace(cluster))?;
-    cloud.kind.credentials()?;
     let (keys, place) = write(cloud, cluster, name)?;
     output::line(format!("making {} machines in {} with {}", cloud.machines.len(), cloud.place, terraform.name()));
     let mut signals = Signals::new()?;

@@ -33,7 +33,9 @@ pub(super) async fn prepare(arguments: &Up, file: &ClusterFile, loaded: &Loaded)
     let numbers = (arguments.cells.or(file.cluster.cells), arguments.shards.or(file.cluster.shards));
     let manifest = manifest(numbers, file, &place)?;
     let listen = listen(arguments.listen.as_ref(), file, loaded, manifest.placement.cells)?;
-    let machines = match cloud::Cloud::of(file, (listen.port(), manifest.placement.cells)) {
+    let cloud = cloud::Cloud::of(file, (listen.port(), manifest.placement.cells));
+    cloud::check(cloud.as_ref(), &place)?;
+    let machines = match cloud {
         Some(cloud) => {
             check_keys(loaded, "the machines' addresses")?;
             // From here on there is something that belongs to this cluster.
@@ -41,10 +43,7 @@ pub(super) async fn prepare(arguments: &Up, file: &ClusterFile, loaded: &Loaded)
             manifest.store(&place).map_err(Failure::because)?;
             cloud::provision(&cloud, &place, &manifest.cluster).await?
         }
-        None => {
-            cloud::check_none(&place)?;
-            machines(file, &place)?
-        }
+        None => machines(file, &place)?,
     };
     let toolhosts = arguments.toolhosts.or(file.cluster.toolhosts).unwrap_or(TOOLHOSTS);
     let cells = layout::cells(&manifest.placement, &machines, listen, toolhosts).map_err(Failure::because)?;

@@ -24,31 +24,25 @@ impl Site {
         Self { kind: cloud.kind.name().to_owned(), place: cloud.place.clone(), project: cloud.project.clone() }
     }
 
-    /// Looks whether a cluster has machines elsewhere.
-    ///
-    /// # Errors
-    /// Names both places.
-    pub(super) fn check(cloud: &Cloud, workplace: &Path) -> Result<(), Failure> {
-        let (wanted, there) = (Self::of(cloud), directory::read::<Self>(&file(workplace)).map_err(Failure::because)?);
-        match there.filter(|there| *there != wanted) {
-            None => Ok(()),
-            Some(there) => Err(Failure::Failed(format!(
-                "the cluster has machines of {there}, and the file asks for some of {wanted}: Terraform would not find those that are there, and they would go on and cost. Give the old place back, destroy them before with `slackwater cluster destroy`, or give the new cluster another --directory"
-            ))),
-        }
-    }
-
-    /// Looks whether a cluster that asks for no machines of a cloud has some.
+    /// Looks whether the machines that a cluster has are where it asks for some; it may ask for none.
     ///
     /// # Errors
     /// Names where they are.
-    pub(super) fn check_none(workplace: &Path) -> Result<(), Failure> {
-        match directory::read::<Self>(&file(workplace)).map_err(Failure::because)? {
-            None => Ok(()),
-            Some(there) => Err(Failure::Failed(format!(
-                "the cluster has machines of {there}, and is to be started without them: they have its threads, and would go on and cost. Give the file that names them, destroy them before with `slackwater cluster destroy`, or give the new cluster another --directory"
-            ))),
-        }
+    pub(super) fn check(wanted: Option<&Cloud>, workplace: &Path) -> Result<(), Failure> {
+        let wanted = wanted.map(Self::of);
+        let Some(there) = directory::read::<Self>(&file(workplace)).map_err(Failure::because)? else {
+            return Ok(());
+        };
+        let fault = match wanted {
+            Some(wanted) if wanted == there => return Ok(()),
+            Some(wanted) => format!(
+                "the file asks for some of {wanted}: Terraform would not find those that are there, and they would go on and cost. Give the old place back"
+            ),
+            None => "is to be started without them: they have its threads, and would go on and cost. Give the file that names them".to_owned(),
+        };
+        Err(Failure::Failed(format!(
+            "the cluster has machines of {there}, and {fault}, destroy them before with `slackwater cluster destroy`, or give the new cluster another --directory"
+        )))
     }
 
     /// Writes down where machines are going to be.
