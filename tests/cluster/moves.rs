@@ -1,8 +1,8 @@
 //! Threads are moved between shards while they talk.
 //!
-//! In: a cluster of one cell, people who write, `slackwater cluster rebalance`. Out: two cells, one again, and two after the supervisor
-//! was killed in the middle of it. Always: what was acknowledged is there once, under its number, and answered; the `up` that the
-//! cluster was started with lives on.
+//! In: a cluster of one cell, people who write, `slackwater cluster rebalance`. Out: two cells, one again though the command was told
+//! to end meanwhile, and two after the supervisor was killed in the middle of it. Always: what was acknowledged is there once, under
+//! its number, and answered; the `up` that the cluster was started with lives on.
 
 use super::kills::client::Client;
 use super::kills::rap_server::RapServer;
@@ -16,7 +16,7 @@ use slackwater::placement::Placement;
 use slackwater_core::id::ThreadId;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -29,6 +29,19 @@ const CALM: Duration = Duration::from_secs(3);
 
 fn state(settings: &Settings) -> State {
     running(&settings.directory).unwrap().unwrap()
+}
+
+/// Begins a move and waits until it is under way.
+async fn begin(settings: &Settings, cells: u32) -> Child {
+    let cells = cells.to_string();
+    let mut command = cluster_command(&settings.directory, &["rebalance", "--directory", ".", "--cells", &cells]);
+    let mover = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    while !state(settings).cells.iter().any(|cell| cell.phase == Phase::Moving) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it moves:\n{}", settings.log());
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    mover
 }
 
 /// Moves the threads of a cluster that runs, and looks whether it is as it was said.
@@ -96,19 +109,24 @@ async fn threads_are_moved_while_they_talk() {
         told.acknowledged.lock().unwrap().insert((name.clone(), format!("{name}-second")), number);
     }
     tokio::time::sleep(CALM).await;
-    tokio::task::block_in_place(|| rebalance(&settings, &mut server, 1));
+    // The command is told to end in the middle; the supervisor goes on.
+    let mover = begin(&settings, 1).await;
+    rustix::process::kill_process(rustix::process::Pid::from_child(&mover), rustix::process::Signal::INT).unwrap();
+    let output = mover.wait_with_output().unwrap();
+    let words = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && words.contains("the move goes on without this command"), "{words}");
+    within("all is moved", async || {
+        let state = state(&settings);
+        let is_ready = state.cells.len() == 1 && state.cells[0].phase == Phase::Ready;
+        state.last_move.filter(|last| is_ready && last.error.is_none() && last.pause_ms.is_some())
+    })
+    .await;
     assert!(second.readiness().await.is_none(), "a cell that is gone has no gateway");
     tokio::time::sleep(CALM).await;
 
     // The supervisor is killed in the middle of a move.
     let supervisor = rustix::process::Pid::from_raw(state(&settings).supervisor as i32).unwrap();
-    let mut mover = cluster_command(&settings.directory, &["rebalance", "--directory", ".", "--cells", "2"]);
-    let mover = mover.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = Instant::now();
-    while !state(&settings).cells.iter().any(|cell| cell.phase == Phase::Moving) {
-        assert!(begun.elapsed() < Duration::from_secs(30), "it moves:\n{}", settings.log());
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    let mover = begin(&settings, 2).await;
     rustix::process::kill_process(supervisor, rustix::process::Signal::KILL).unwrap();
     let output = mover.wait_with_output().unwrap();
     let words = String::from_utf8_lossy(&output.stderr);

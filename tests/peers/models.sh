@@ -8,11 +8,13 @@ litellm_version=1.108.7
 aimock_version=1.43.0
 mkdir -p "$peers"
 
-if [ "$(cat "$peers/litellm/version" 2>/dev/null)" != "$litellm_version" ]; then
+# Its programs name the place that they were installed at, so elsewhere it is another one.
+litellm="$litellm_version at $peers/litellm"
+if [ "$(cat "$peers/litellm/version" 2>/dev/null)" != "$litellm" ]; then
     rm -rf "$peers/litellm"
     python3 -m venv "$peers/litellm"
     "$peers/litellm/bin/pip" install --quiet --disable-pip-version-check "litellm[proxy]==$litellm_version"
-    echo "$litellm_version" > "$peers/litellm/version"
+    echo "$litellm" > "$peers/litellm/version"
 fi
 
 if [ "$(cat "$peers/aimock/version" 2>/dev/null)" != "$aimock_version" ]; then

@@ -185,7 +185,7 @@ fn lock(part: &Mutex<Table>) -> MutexGuard<'_, Table> {
 
 /// A part: a table with open addressing, in which each lies at the first free place from where its hash points. Nothing is
 /// ever removed, so it may be fifteen sixteenths full and grow by a sixteenth: even then who is there is found after nine
-/// places on average, who is not after a hundred, and these lie one after another.
+/// places on average, who is not after 130, and these lie one after another.
 #[derive(Debug, Default)]
 struct Table {
     /// An entry whose number is 0 is free.
