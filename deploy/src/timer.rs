@@ -5,7 +5,8 @@
 //! clock decides, and a jump of it is seen within a minute.
 //!
 //! That they are durable is the journal's doing: a thread's timers are armed again when it comes back. Here a timer is an
-//! entry of a table (28 bytes, at most 32 with the slack), and all of them share one task. Only those that are due soon are kept in order.
+//! entry of a table (28 bytes, at most 32 with the slack), and all of them share one task. Only those that are due soon are
+//! kept in order.
 
 mod table;
 
