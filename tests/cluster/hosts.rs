@@ -1,12 +1,12 @@
 //! Machines that are reached by SSH: network namespaces with an SSH server each stand in for them.
 //!
 //! In: two namespaces on a bridge. Out: a cell on each; one of them is cut off for some seconds and comes back; then threads are moved
-//! between the machines. Always: what was acknowledged is there once; who is at the other machine notices nothing of a cut. Needs root,
-//! `ip` and `sshd`, and says so when it has not.
+//! between the machines, and what moves them is killed. Always: what was acknowledged is there once; who is at the other machine
+//! notices nothing of a cut. Needs root, `ip` and `sshd`, and says so when it has not.
 
 use super::kills::client::Client;
 use super::kills::records;
-use super::{cluster, within};
+use super::{cluster, cluster_command, within};
 use crate::kills::server_process::{Server, Settings};
 use slackwater::host::directory::{Manifest, shard_directory};
 use slackwater::host::layout::machine_of;
@@ -134,6 +134,21 @@ impl Drop for Machines {
     }
 }
 
+/// Starts a command of the cluster that does not run, and waits until it has come so far.
+async fn begin(directory: &Path, arguments: &[&str], so_far: impl Fn() -> bool) -> Child {
+    let mut mover = cluster_command(directory, arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !so_far() {
+        assert!(mover.try_wait().unwrap().is_none(), "it was done too soon");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    mover
+}
+
+fn kill(mut mover: Child) {
+    mover.kill().unwrap();
+    mover.wait().unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn cells_on_two_machines_and_one_is_cut_off() {
     if !can_stand_in() {
@@ -217,10 +232,28 @@ async fn cells_on_two_machines_and_one_is_cut_off() {
     })
     .await;
 
-    // And one cell on both machines, of the cluster that does not run.
-    let (code, words) = cluster(&directory, &["rebalance", "--directory", ".", "--cells", "1", "--shards", "2"]);
+    // And one cell on both machines, of the cluster that does not run. The command is killed while it copies, before it puts the first
+    // new journal in its place, and between two of them; at last a machine is cut off meanwhile.
+    let shrink = ["rebalance", "--directory", ".", "--cells", "1", "--shards", "2"];
+    let manifest = || Manifest::load(&directory).unwrap().unwrap();
+    let stands_aside = |what: &str| {
+        let hosts = ["one", "two"].map(|host| std::fs::read_dir(place.path().join(host)).unwrap());
+        hosts.into_iter().flatten().any(|entry| entry.unwrap().path().extension().is_some_and(|is| is == what))
+    };
+    let mover = begin(&directory, &shrink, || stands_aside("next")).await;
+    kill(mover);
+    let mover = begin(&directory, &shrink, || manifest().copied).await;
+    kill(mover);
+    let mover = begin(&directory, &shrink, || stands_aside("old")).await;
+    kill(mover);
+    assert!(manifest().copied && manifest().moving_to.is_some(), "it is on its way");
+    machines.set(3, "down");
+    let (code, words) = cluster(&directory, &shrink);
+    assert!(code == 1 && words.contains("host two: ") && words.contains("nothing is lost"), "{words}");
+    machines.set(3, "up");
+    let (code, words) = cluster(&directory, &shrink);
     assert!(code == 0 && words.contains("The cluster has 1 cell of 2 shards now"), "{words}");
-    let manifest = Manifest::load(&directory).unwrap().unwrap();
+    let manifest = manifest();
     let mut found = std::collections::BTreeMap::new();
     for shard in 0..2 {
         let host = place.path().join(["one", "two"][machine_of(&manifest.placement, shard, 2)]);

@@ -87,6 +87,9 @@ pub struct Manifest {
     /// Whether all that moves is on stable storage at its new place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub copied: bool,
+    /// How often it was begun to move threads, or gone on with it.
+    #[serde(default)]
+    pub attempts: u64,
     /// The shards that have run, in ascending order: their state must be there.
     pub known: Vec<u32>,
 }
@@ -144,7 +147,7 @@ impl Manifest {
     /// A new cluster's.
     pub fn new(placement: Placement) -> Self {
         let cluster = uuid::Uuid::new_v4().to_string();
-        Self { format: FORMAT, cluster, placement, moving_to: None, copied: false, known: Vec::new() }
+        Self { format: FORMAT, cluster, placement, moving_to: None, copied: false, attempts: 0, known: Vec::new() }
     }
 
     /// The one in a directory, if there is a cluster.

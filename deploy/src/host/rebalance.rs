@@ -7,6 +7,7 @@
 mod home;
 mod journals;
 mod places;
+mod script;
 
 use super::directory::{self, DirectoryError, Manifest, shard_directory};
 use super::plan::Machine;
@@ -163,14 +164,16 @@ impl Move {
     /// When the cluster's state cannot be read, the new journals cannot be made, or somebody else is at it.
     pub async fn begin(cluster: &Path, machines: &[Machine]) -> Result<Option<Self>, RebalanceError> {
         let alone = alone(cluster)?;
-        let Some(manifest) = Manifest::load(cluster)? else { return Ok(None) };
+        let Some(mut manifest) = Manifest::load(cluster)? else { return Ok(None) };
         let Some(to) = manifest.moving_to.clone() else { return Ok(None) };
-        let places = Places::new(cluster, machines, &manifest.placement, &to);
+        manifest.attempts += 1;
+        manifest.store(cluster)?;
+        let places = Places::new(cluster, machines, &manifest, &to);
         let changed = places.changed();
         let mut writers = BTreeMap::new();
+        // Until all is copied, what stands aside is what the last move had no time to remove, or of an attempt that was broken off.
+        few_at_once(places.homes().iter().map(|home| home.begin(!manifest.copied))).await?;
         if !manifest.copied {
-            // What the last move had no time to remove, and what an attempt that was broken off has left.
-            few_at_once(places.homes().iter().map(Home::remove_aside)).await?;
             for shard in changed.iter().filter(|shard| **shard < to.shard_count()) {
                 let place = aside(cluster, *shard, "next");
                 directory::claim(&place, &manifest.cluster, *shard, false)?;
@@ -229,7 +232,7 @@ impl Move {
         manifest.copied = false;
         manifest.store(&cluster)?;
         let homes = self.places.homes();
-        if let Err(error) = few_at_once(homes.iter().map(Home::remove_aside)).await {
+        if let Err(error) = few_at_once(homes.iter().map(Home::end)).await {
             tracing::warn!(%error, "the old journals of what was moved are left; the next move removes them");
         }
         self.moved.threads = self.copied.len();

@@ -4,18 +4,13 @@
 //! broken off; nothing is taken from a shard's directory there while a process of the shard is left.
 
 use super::RebalanceError;
+use super::script::{ASIDE, Attempt, Scripts};
 use crate::host::directory::{self, DirectoryError, shard_directory};
 use crate::host::plan::{Machine, Ssh};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::process::Command;
-
-/// What stands beside a shard's directory under its name: the new one, the old one, and what was brought from another machine.
-const ASIDE: [&str; 3] = ["next", "old", "from"];
-
-/// How long a location has to end after its connection has, in tenths of a second.
-const FAREWELL_DS: u32 = 50;
 
 /// Where directories of shards are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,38 +22,40 @@ pub(super) enum Home {
         /// What people call the machine.
         machine: String,
         ssh: Ssh,
-        directory: PathBuf,
+        scripts: Scripts,
     },
 }
 
 impl Home {
-    /// The home of a machine's shards.
-    pub(super) fn of(machine: &Machine) -> Self {
+    /// The home of a machine's shards, for one attempt.
+    pub(super) fn of(machine: &Machine, attempt: &Attempt) -> Self {
         match &machine.ssh {
             None => Self::Here(machine.directory.clone()),
-            Some(ssh) => {
-                Self::There { machine: machine.name.clone(), ssh: ssh.clone(), directory: machine.directory.clone() }
-            }
+            Some(ssh) => Self::There {
+                machine: machine.name.clone(),
+                ssh: ssh.clone(),
+                scripts: Scripts { directory: machine.directory.clone(), attempt: attempt.clone() },
+            },
+        }
+    }
+
+    /// Begins an attempt: what an earlier one has sent and is still on its way changes nothing more. Removes all that stands aside,
+    /// if told so.
+    pub(super) async fn begin(&self, clears: bool) -> Result<(), RebalanceError> {
+        match self {
+            Self::Here(cluster) if clears => Ok(remove_aside(cluster)?),
+            Self::Here(_) => Ok(()),
+            Self::There { scripts, .. } => self.run(&scripts.begin(clears)).await,
         }
     }
 
     /// Makes a shard's directory readable on this machine: where it is, or as a copy in the cluster's directory here.
     pub(super) async fn fetch(&self, shard: u32, cluster: &Path) -> Result<PathBuf, RebalanceError> {
-        let Self::There { directory, .. } = self else { return Ok(shard_directory(cluster, shard)) };
+        let Self::There { scripts, .. } = self else { return Ok(shard_directory(cluster, shard)) };
         let copy = aside(cluster, shard, "from");
         remove(&copy)?;
         directory::make_directory(&copy)?;
-        let there = quoted(&shard_directory(directory, shard));
-        let programs = quoted(&directory.join("bin"));
-        let process = quoted(&directory.join("run").join(format!("shard-{shard}.pid")));
-        // The connection of its last process has ended, and the process ends with it; but a machine that was cut off may not know yet.
-        let script = format!(
-            "left={FAREWELL_DS}; while own=$(cat {process} 2>/dev/null) && \
-             case $(readlink /proc/$own/exe) in {programs}/*) true;; *) false;; esac; do \
-             left=$((left - 1)); [ $left -gt 0 ] || kill -KILL $own; sleep 0.1; done; \
-             test -d {there} || {{ echo 'its state is gone: '{there}' is not there' >&2; exit 1; }}; tar -cf - -C {there} ."
-        );
-        let from = self.ssh(&script);
+        let from = self.ssh(&scripts.fetch(shard));
         let mut to = Command::new("tar");
         to.args(["-xf", "-", "-C"]).arg(&copy);
         self.pipe(shard, from, to).await?;
@@ -67,16 +64,11 @@ impl Home {
 
     /// Puts a shard's new directory, which was written aside here, aside there.
     pub(super) async fn put(&self, shard: u32, cluster: &Path) -> Result<(), RebalanceError> {
-        let Self::There { directory, .. } = self else { return Ok(()) };
+        let Self::There { scripts, .. } = self else { return Ok(()) };
         let next = aside(cluster, shard, "next");
-        let (place, there) = (quoted(directory), quoted(&aside(directory, shard, "next")));
-        let script = format!(
-            "set -e; umask 077; mkdir -p {place}; rm -rf {there}; mkdir {there}; tar -xf - -C {there}; \
-             {{ find {there} -exec sync {{}} + && sync {place}; }} || sync"
-        );
         let mut from = Command::new("tar");
         from.args(["-cf", "-", "-C"]).arg(&next).arg(".");
-        self.pipe(shard, from, self.ssh(&script)).await?;
+        self.pipe(shard, from, self.ssh(&scripts.put(shard))).await?;
         remove(&next)?;
         Ok(())
     }
@@ -85,32 +77,15 @@ impl Home {
     pub(super) async fn exchange(&self, shard: u32, stays: bool) -> Result<(), RebalanceError> {
         match self {
             Self::Here(cluster) => Ok(exchange(cluster, shard, stays)?),
-            Self::There { directory, .. } => {
-                let [place, next, old] = [
-                    shard_directory(directory, shard),
-                    aside(directory, shard, "next"),
-                    aside(directory, shard, "old"),
-                ]
-                .map(|path| quoted(&path));
-                let when = if stays { format!("[ -d {next} ]") } else { "true".to_owned() };
-                self.run(&format!(
-                    "set -e; if [ -d {place} ] && {when}; then mv -T {place} {old}; fi; \
-                     if [ -d {next} ]; then mv -T {next} {place}; fi; sync {} || sync",
-                    quoted(directory)
-                ))
-                .await
-            }
+            Self::There { scripts, .. } => self.run(&scripts.exchange(shard, stays)).await,
         }
     }
 
-    /// Removes all that stands aside.
-    pub(super) async fn remove_aside(&self) -> Result<(), RebalanceError> {
+    /// Removes all that stands aside, when the move is done.
+    pub(super) async fn end(&self) -> Result<(), RebalanceError> {
         match self {
             Self::Here(cluster) => Ok(remove_aside(cluster)?),
-            Self::There { directory, .. } => {
-                let names = ASIDE.map(|what| format!("shard-[0-9]*.{what}")).join(" ");
-                self.run(&format!("cd {} 2>/dev/null || exit 0; rm -rf {names}", quoted(directory))).await
-            }
+            Self::There { scripts, .. } => self.run(&scripts.end()).await,
         }
     }
 
@@ -206,11 +181,6 @@ pub(super) fn remove(path: &Path) -> Result<(), DirectoryError> {
         }
         _ => Ok(()),
     }
-}
-
-/// A word of a shell.
-fn quoted(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
 
 fn words(said: &[u8]) -> String {

@@ -5,6 +5,8 @@
 
 use super::RebalanceError;
 use super::home::Home;
+use super::script::Attempt;
+use crate::host::directory::Manifest;
 use crate::host::layout::machine_of;
 use crate::host::plan::Machine;
 use crate::placement::Placement;
@@ -17,11 +19,18 @@ pub(super) struct Places {
     machines: Vec<Machine>,
     from: Placement,
     pub(super) to: Placement,
+    attempt: Attempt,
 }
 
 impl Places {
-    pub(super) fn new(cluster: &Path, machines: &[Machine], from: &Placement, to: &Placement) -> Self {
-        Self { cluster: cluster.to_owned(), machines: machines.to_vec(), from: from.clone(), to: to.clone() }
+    pub(super) fn new(cluster: &Path, machines: &[Machine], manifest: &Manifest, to: &Placement) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            machines: machines.to_vec(),
+            from: manifest.placement.clone(),
+            to: to.clone(),
+            attempt: Attempt { cluster: manifest.cluster.clone(), number: manifest.attempts },
+        }
     }
 
     /// Where the directory of a shard is; nowhere, if it is made.
@@ -37,14 +46,15 @@ impl Places {
     /// Where the directory of a shard is in one of the two placements; nowhere, if it has no such shard.
     fn home(&self, placement: &Placement, shard: u32) -> Option<Home> {
         let machine = machine_of(placement, shard, self.machines.len());
-        let home = self.machines.get(machine).map_or_else(|| Home::Here(self.cluster.clone()), Home::of);
+        let home = self.machines.get(machine).map(|machine| Home::of(machine, &self.attempt));
+        let home = home.unwrap_or_else(|| Home::Here(self.cluster.clone()));
         Some(home).filter(|_| shard < placement.shard_count())
     }
 
     /// All places where something may stand aside; what comes from other machines does so here.
     pub(super) fn homes(&self) -> Vec<Home> {
         let here = Home::Here(self.cluster.clone());
-        let others = self.machines.iter().map(Home::of).filter(|home| *home != here);
+        let others = self.machines.iter().map(|machine| Home::of(machine, &self.attempt)).filter(|home| *home != here);
         others.chain([here.clone()]).collect()
     }
 
