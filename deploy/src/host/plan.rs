@@ -103,6 +103,11 @@ impl Ssh {
     }
 }
 
+/// A path as a word of a machine's shell.
+pub fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
 /// What a supervisor says of its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use futures::future::try_join_all;
 use hydro_deploy::rust_crate::build::BuildOutput;
 use slackwater::host::directory;
-use slackwater::host::plan::{Machine, Ssh};
+use slackwater::host::plan::{Machine, Ssh, quoted};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -99,17 +99,25 @@ async fn send(ssh: &Ssh, here: &Path, there: &Path) -> anyhow::Result<()> {
     let sum = Command::new("sha256sum").arg("--").arg(here).stdin(Stdio::null()).output().await?;
     let sum = String::from_utf8(sum.stdout)?;
     let sum = sum.split_whitespace().next().with_context(|| format!("cannot read {}", here.display()))?.to_owned();
-    let folder = there.parent().context("a file is in a directory")?;
-    let (folder, there, aside) = (quoted(folder), quoted(there), quoted(&there.with_extension("new")));
-    let look = format!("sha256sum < {there} 2>/dev/null | cut -d' ' -f1");
+    let look = format!("sha256sum < {} 2>/dev/null | cut -d' ' -f1", quoted(there));
     let is = run(ssh, &look, None).await?;
     if is.trim() == sum {
         return Ok(());
     }
     let mode = if std::fs::metadata(here)?.permissions().readonly() { "600" } else { "700" };
-    let take =
-        format!("umask 077 && mkdir -p {folder} && cat > {aside} && chmod {mode} {aside} && mv -f {aside} {there}");
-    run(ssh, &take, Some(here)).await.map(|_| ())
+    run(ssh, &take(there, &sum, mode), Some(here)).await.map(|_| ())
+}
+
+/// The script that takes a file from its input. When a connection is cut off, what came by then ends as if it were all: so it is
+/// compared before it has its name.
+fn take(there: &Path, sum: &str, mode: &str) -> String {
+    let folder = quoted(there.parent().unwrap_or(Path::new("/")));
+    let (there, aside) = (quoted(there), quoted(&there.with_extension("new")));
+    format!(
+        "umask 077 && mkdir -p {folder} && cat > {aside} && chmod {mode} {aside} && \
+         {{ [ \"$(sha256sum < {aside} | cut -d' ' -f1)\" = {sum} ] || {{ echo 'not all of it has come' >&2; false; }}; }} && \
+         mv -f {aside} {there}"
+    )
 }
 
 /// Runs something there, with a file as its input.
@@ -147,7 +155,31 @@ async fn needed(program: &Path, libraries: &[PathBuf]) -> anyhow::Result<Vec<Pat
     Ok(paths.filter(|path| libraries.iter().any(|place| path.starts_with(place))).collect())
 }
 
-/// A word of a shell.
-fn quoted(text: &Path) -> String {
-    format!("'{}'", text.display().to_string().replace('\'', r"'\''"))
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_breaks_off_does_not_get_its_name() {
+        let place = tempfile::tempdir().unwrap();
+        let there = place.path().join("bin").join("it's a location");
+        // What `sha256sum` says of "a whole location".
+        let sum = "81024468fca44754eda77aa77b5dd06e717c854b0b6f7ed8fa961370cf7ed611";
+        let came = async |input: &[u8]| {
+            let mut shell = Command::new("sh");
+            shell.arg("-c").arg(take(&there, sum, "700")).stdin(Stdio::piped()).stderr(Stdio::piped());
+            let mut shell = shell.spawn().unwrap();
+            shell.stdin.take().unwrap().write_all(input).await.unwrap();
+            shell.wait_with_output().await.unwrap()
+        };
+        let told = came(b"a whole").await;
+        assert!(!told.status.success() && !there.exists(), "{told:?}");
+        assert_eq!(String::from_utf8_lossy(&told.stderr), "not all of it has come\n");
+        assert!(came(b"a whole location").await.status.success());
+        assert_eq!(std::fs::read(&there).unwrap(), b"a whole location");
+        came(b"a whole").await;
+        assert_eq!(std::fs::read(&there).unwrap(), b"a whole location", "what is there stays");
+    }
 }

@@ -5,7 +5,7 @@
 
 use crate::command::Failure;
 use slackwater::host::directory::{Manifest, shard_directory};
-use slackwater::host::plan::Machine;
+use slackwater::host::plan::{Machine, quoted};
 use tokio::process::Command;
 
 /// The oldest kernel on which the journal was tried.
@@ -86,15 +86,15 @@ fn check_state(machine: &Machine, manifest: &Manifest, shard: u32, owner: &str) 
 
 async fn ask(machine: &Machine, shards: &[u32]) -> Result<String, Failure> {
     let Some(ssh) = &machine.ssh else { return Ok(String::new()) };
-    let place = format!("'{}'", machine.directory.display().to_string().replace('\'', r"'\''"));
+    let place = quoted(&machine.directory);
     let mut script = format!(
         "echo kernel=$(uname -r); echo machine=$(uname -m); echo libc=$(getconf GNU_LIBC_VERSION 2>&1); \
          made=$(umask 077; mkdir -p {place} 2>&1 && test -w {place} 2>&1) && \
          echo free=$(df -Pk {place} | tail -n 1 | awk '{{print $4}}'); echo made=$made;"
     );
     for shard in shards {
-        let owner = shard_directory(&machine.directory, *shard).join("shard.json").display().to_string();
-        script.push_str(&format!(" echo shard-{shard}=$(cat '{}' 2>/dev/null);", owner.replace('\'', r"'\''")));
+        let owner = quoted(&shard_directory(&machine.directory, *shard).join("shard.json"));
+        script.push_str(&format!(" echo shard-{shard}=$(cat {owner} 2>/dev/null);"));
     }
     let told = Command::new("ssh").args(ssh.arguments()).arg(script).stdin(std::process::Stdio::null()).output().await;
     let told = told.map_err(|error| Failure::Failed(format!("cannot start ssh: {error}; install openssh-client")))?;

@@ -6,7 +6,8 @@
 
 use super::home::aside;
 use crate::host::directory::shard_directory;
-use std::path::{Path, PathBuf};
+use crate::host::plan::quoted;
+use std::path::PathBuf;
 
 /// What stands beside a shard's directory under its name: the new one, the same while it is being received, the old one, and what was
 /// brought from another machine.
@@ -114,11 +115,6 @@ impl Scripts {
     }
 }
 
-/// A word of a shell.
-fn quoted(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
@@ -126,6 +122,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
     use std::io::Write as _;
+    use std::path::Path;
     use std::process::{Child, Command, Stdio};
 
     fn scripts(directory: &Path, cluster: &str, number: u64) -> Scripts {
