@@ -35,7 +35,7 @@ use kills::server_process::{Server, Settings};
 use kills::{Patience, records, within};
 use kills::{client, rap_server};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const THREADS: usize = 9;
@@ -53,6 +53,20 @@ fn cluster(place: &Path, arguments: &[&str]) -> (i32, String) {
     let output = cluster_command(place, arguments).output().unwrap();
     let words = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
     (output.status.code().unwrap(), words)
+}
+
+/// Starts it and waits until it has come so far.
+async fn begin(place: &Path, arguments: &[&str], so_far: impl Fn() -> bool) -> Child {
+    let mut command = cluster_command(place, arguments);
+    let mut begun = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    for _ in 0..30_000 {
+        if so_far() {
+            return begun;
+        }
+        assert!(begun.try_wait().unwrap().is_none(), "it was done too soon");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("it comes so far within half a minute");
 }
 
 /// The processes of a cluster, as its supervisor names them.

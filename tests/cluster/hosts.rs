@@ -6,7 +6,7 @@
 
 use super::kills::client::Client;
 use super::kills::records;
-use super::{cluster, cluster_command, within};
+use super::{begin, cluster, within};
 use crate::kills::server_process::{Server, Settings};
 use slackwater::host::directory::{Manifest, shard_directory};
 use slackwater::host::layout::machine_of;
@@ -132,16 +132,6 @@ impl Drop for Machines {
             let _ = Command::new("ip").args(command.split_whitespace()).output();
         }
     }
-}
-
-/// Starts a command of the cluster that does not run, and waits until it has come so far.
-async fn begin(directory: &Path, arguments: &[&str], so_far: impl Fn() -> bool) -> Child {
-    let mut mover = cluster_command(directory, arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    while !so_far() {
-        assert!(mover.try_wait().unwrap().is_none(), "it was done too soon");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    mover
 }
 
 fn kill(mut mover: Child) {

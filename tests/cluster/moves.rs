@@ -9,17 +9,17 @@ use super::kills::rap_server::RapServer;
 use super::kills::records::{self, Folded};
 use super::kills::server_process::{Server, Settings};
 use super::storm::{Chances, SCRIPT, Told, check, talk};
-use super::{cluster, cluster_command, within};
+use super::{begin, cluster, within};
 use slackwater::host::directory::{Manifest, shard_directory};
 use slackwater::host::plan::{Phase, State, running};
 use slackwater::placement::Placement;
 use slackwater_core::id::ThreadId;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const THREADS: usize = 24;
 const SHARDS: u32 = 2;
@@ -32,16 +32,9 @@ fn state(settings: &Settings) -> State {
 }
 
 /// Begins a move and waits until it is under way.
-async fn begin(settings: &Settings, cells: u32) -> Child {
-    let cells = cells.to_string();
-    let mut command = cluster_command(&settings.directory, &["rebalance", "--directory", ".", "--cells", &cells]);
-    let mover = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = Instant::now();
-    while !state(settings).cells.iter().any(|cell| cell.phase == Phase::Moving) {
-        assert!(begun.elapsed() < Duration::from_secs(30), "it moves:\n{}", settings.log());
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    mover
+async fn begin_move(settings: &Settings, cells: u32) -> Child {
+    let is_moving = || state(settings).cells.iter().any(|cell| cell.phase == Phase::Moving);
+    begin(&settings.directory, &["rebalance", "--directory", ".", "--cells", &cells.to_string()], is_moving).await
 }
 
 /// Moves the threads of a cluster that runs, and looks whether it is as it was said.
@@ -110,7 +103,7 @@ async fn threads_are_moved_while_they_talk() {
     }
     tokio::time::sleep(CALM).await;
     // The command is told to end in the middle; the supervisor goes on.
-    let mover = begin(&settings, 1).await;
+    let mover = begin_move(&settings, 1).await;
     rustix::process::kill_process(rustix::process::Pid::from_child(&mover), rustix::process::Signal::INT).unwrap();
     let output = mover.wait_with_output().unwrap();
     let words = String::from_utf8_lossy(&output.stdout);
@@ -126,7 +119,7 @@ async fn threads_are_moved_while_they_talk() {
 
     // The supervisor is killed in the middle of a move.
     let supervisor = rustix::process::Pid::from_raw(state(&settings).supervisor as i32).unwrap();
-    let mover = begin(&settings, 2).await;
+    let mover = begin_move(&settings, 2).await;
     rustix::process::kill_process(supervisor, rustix::process::Signal::KILL).unwrap();
     let output = mover.wait_with_output().unwrap();
     let words = String::from_utf8_lossy(&output.stderr);

@@ -99,8 +99,10 @@ pub struct Moved {
 /// Writes down where the threads of a cluster should be. Nothing has moved yet.
 ///
 /// # Errors
-/// When they are on their way to another place already, or it cannot be written.
-pub fn intend(cluster: &Path, mut manifest: Manifest, to: Placement) -> Result<(), RebalanceError> {
+/// When they are on their way to another place already, or it cannot be read or written.
+pub fn intend(cluster: &Path, to: Placement) -> Result<(), RebalanceError> {
+    // What was read before may be older than a move that has begun or ended meanwhile.
+    let Some(mut manifest) = Manifest::load(cluster)? else { return Ok(()) };
     match &manifest.moving_to {
         Some(goal) if *goal == to => Ok(()),
         Some(other) => Err(RebalanceError::Other { cells: other.cells, shards: other.shards }),

@@ -39,7 +39,7 @@ pub(super) async fn run(place: PathBuf, cells: Option<u32>, shards: Option<u32>)
         layout::moved(plan, &to).map_err(Failure::because)?;
         ready(&place).await?;
     }
-    intend(&place, manifest, to).map_err(Failure::because)?;
+    intend(&place, to).map_err(Failure::because)?;
     // It may have been started a moment ago; or else it will not be before this is done.
     let (moved, pause_ms) = match running(&place).map_err(Failure::because)? {
         Some(state) => match by_supervisor(&place, &state).await? {

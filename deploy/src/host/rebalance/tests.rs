@@ -86,7 +86,7 @@ async fn threads_move_to_more_shards_and_back() {
     let mut manifest = cluster(place.path(), &before, 200).await;
     for (cells, shards) in [(2, 2), (3, 1), (1, 2)] {
         let to = manifest.placement.spread(cells, shards);
-        intend(place.path(), manifest, to.clone()).unwrap();
+        intend(place.path(), to.clone()).unwrap();
         let moved = rebalance(place.path(), &[]).await.unwrap();
         assert!(moved.virtual_shards > 0 && moved.threads <= 200);
         manifest = Manifest::load(place.path()).unwrap().unwrap();
@@ -106,7 +106,7 @@ async fn a_move_that_was_broken_off_goes_on() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path();
         let mut manifest = cluster(path, &before, threads).await;
-        intend(path, manifest.clone(), to.clone()).unwrap();
+        intend(path, to.clone()).unwrap();
         manifest.moving_to = Some(to.clone());
         let places = Places::new(path, &[], &manifest, &to);
         match step {
@@ -133,9 +133,9 @@ async fn a_move_that_was_broken_off_goes_on() {
         }
         manifest.store(path).unwrap();
         let other = before.spread(2, 2);
-        let refused = intend(path, manifest.clone(), other);
+        let refused = intend(path, other);
         assert!(matches!(refused, Err(RebalanceError::Other { cells: 1, .. })), "{refused:?}");
-        intend(path, manifest, to.clone()).unwrap();
+        intend(path, to.clone()).unwrap();
         let held = alone(path).unwrap();
         assert!(matches!(rebalance(path, &[]).await, Err(RebalanceError::Busy { .. })), "one at a time");
         drop(held);
@@ -156,7 +156,7 @@ async fn a_shard_whose_disk_is_gone_stops_the_move() {
     let manifest = cluster(place.path(), &before, 20).await;
     std::fs::remove_dir_all(shard_directory(place.path(), 1)).unwrap();
     let to = before.spread(1, 3);
-    intend(place.path(), manifest.clone(), to).unwrap();
+    intend(place.path(), to).unwrap();
     let error = rebalance(place.path(), &[]).await.unwrap_err();
     assert!(error.to_string().starts_with("shard 1: its state is gone"), "{error}");
     assert!(shard_directory(place.path(), 0).is_dir(), "what was there is there");
@@ -185,9 +185,9 @@ async fn what_came_since_the_copy_is_moved_too() {
     let path = place.path();
     let before = Placement::even(1, 2, 16);
     let threads = 40;
-    let manifest = cluster(path, &before, threads).await;
+    cluster(path, &before, threads).await;
     let to = before.spread(2, 2);
-    intend(path, manifest, to.clone()).unwrap();
+    intend(path, to.clone()).unwrap();
     // The shards run: their journals are open meanwhile.
     let mut running = Vec::new();
     for shard in 0..2 {
@@ -231,7 +231,7 @@ async fn a_machine_that_is_not_reached_stops_the_move() {
         ssh,
     };
     let machines = [machine("here", None), machine("far", Some(ssh))];
-    intend(place.path(), manifest.clone(), before.spread(2, 1)).unwrap();
+    intend(place.path(), before.spread(2, 1)).unwrap();
     let error = rebalance(place.path(), &machines).await.unwrap_err();
     assert!(matches!(&error, RebalanceError::Machine { machine, .. } if machine == "far"), "{error}");
     assert!(give_up(place.path()).unwrap());
